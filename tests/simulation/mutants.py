@@ -15,6 +15,7 @@ from unittest.mock import patch
 from sharebroker_protocol import clock
 from sharebroker_protocol.model import RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.coordinator_runtime.pending import PendingRecords, Waiter
@@ -26,7 +27,7 @@ from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
-from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, share_partition
+from sharebroker_server.share_partition_leader.core import acknowledge, locks, share_partition
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Effects,
@@ -35,7 +36,9 @@ from sharebroker_server.share_partition_leader.core.events import (
     LostLock,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Locks, Transition
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.locks import Locks
+from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
@@ -180,8 +183,8 @@ def lag_of_the_log(partition: int, summary: Any, end: Any) -> Any:
 _expire = Locks.expire
 
 
-def hasty_locks(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[LostLock]:
-    return _expire(self, in_flight, limit, now + LOCK)
+def hasty_locks(self: Locks, limit: int, now: float) -> list[LostLock]:
+    return _expire(self, limit, now + LOCK)
 
 
 def late_timer(self: ShareGroupPartition, deadline: float) -> None:
@@ -222,8 +225,8 @@ async def counted_less(*args: Any) -> LoadedState:
     return replace(loaded, batches=tuple(less))
 
 
-def no_lock_limit(config: GroupConfig) -> SharePartitionSettings:
-    return replace(share_partition_settings(config), max_record_locks=2000)
+def no_lock_limit(config: GroupConfig, broker: BrokerConfig) -> SharePartitionSettings:
+    return replace(share_partition_settings(config, broker), max_record_locks=2000)
 
 
 def soft_state_of_the_discarded(self: ShardRuntime[Any, Any, Any], decision: Decision[Any, Any]) -> None:
@@ -272,8 +275,7 @@ MUTANTS: Final = (
     Mutant(
         "the delivery limit is not enforced",
         lambda: [
-            _on(module, "after_failed_delivery", no_limit)
-            for module in (acknowledge, in_flight, share_partition)
+            _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, share_partition)
         ],
         (Invariant.COUNT_LIMIT,),
     ),

@@ -45,7 +45,7 @@ class SharePartitionKey(NamedTuple):
 class RecordState(IntEnum):
     """State of a record between start offset and end offset; the values are Kafka's (`RecordState`).
 
-    ACQUIRED is never persisted. ACKNOWLEDGED and ARCHIVED are terminal: every state from ACKNOWLEDGED up is.
+    ACQUIRED is never persisted. The terminal states are those in FINISHED.
     """
 
     __hash__ = int.__hash__  # Enum's own hash is a Python function: five times slower
@@ -54,6 +54,10 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVED = 4
+
+
+FINISHED: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+"""The terminal states; Kafka's state 3 lies between them and is not terminal."""
 
 
 class AckType(IntEnum):

@@ -349,6 +349,14 @@ class BrokerConfig(AuthenticationConfig):
     group_share_max_partition_max_record_locks: int = integer(
         4000, 2000, 10_000, "Largest limit of in-flight records that a group may configure."
     )
+    group_share_partition_max_runs: int = integer(
+        20_000,
+        1000,
+        1_000_000,
+        "Number of runs (ranges of records in one state) of a share-partition from which on it delivers no "
+        "new records.",
+        dynamic=True,
+    )
     group_share_max_share_sessions: int = int_from(2000, 1, "Largest number of share sessions of a broker.")
     group_share_max_share_partitions: int = int_from(
         100_000, 1, "Largest number of share-partitions that a broker keeps in memory.", dynamic=True

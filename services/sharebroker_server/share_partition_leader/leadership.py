@@ -42,7 +42,7 @@ from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.share_partition_leader.core.events import Configure, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.in_flight import tokens_of
+from sharebroker_server.share_partition_leader.core.locks import tokens_of
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.metrics.counters import CounterRegistry
 from sharebroker_server.share_partition_leader.share_partition.reading import (
@@ -310,7 +310,7 @@ class Leadership:
         for share_partition in self._loaded_everywhere():
             if defaults or share_partition.group_id == resource.name:
                 config = self._catalog.group_config(share_partition.group_id)
-                share_partition.handle(Configure(share_partition_settings(config)))
+                share_partition.handle(Configure(share_partition_settings(config, self.broker)))
 
     def _log_settings(self, topic: Topic) -> LogSettings:
         return LogSettings.of_topic(self._catalog.topic_config(topic))
@@ -363,7 +363,7 @@ class Leadership:
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
             # Read again: the config may have changed while the state was read.
-            settings = share_partition_settings(catalog.group_config(group_id))
+            settings = share_partition_settings(catalog.group_config(group_id), self.broker)
             counts = self.counters.get(group_id, led.topic.name, self._loaded_everywhere)
             core = SharePartition(settings, state, led.tokens, counts)
         except KafkaError:
@@ -381,12 +381,13 @@ class Leadership:
             del led.groups[group_id]
 
 
-def share_partition_settings(config: GroupConfig) -> SharePartitionSettings:
+def share_partition_settings(config: GroupConfig, broker: BrokerConfig) -> SharePartitionSettings:
     """Returns a group's configuration for the core; durations in seconds."""
     return SharePartitionSettings(
         delivery_count_limit=config.share_delivery_count_limit,
         lock_duration=config.share_record_lock_duration_ms / 1000,
         max_record_locks=config.share_partition_max_record_locks,
+        max_runs=broker.group_share_partition_max_runs,
         renew_enabled=config.share_renew_acknowledge_enable,
         read_committed=config.share_isolation_level == "read_committed",
     )

@@ -6,9 +6,8 @@ import asyncio
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_partition_leader.core import in_flight as runs_and_locks
-from sharebroker_server.share_partition_leader.core import share_partition
-from sharebroker_server.share_partition_leader.core.in_flight import InFlight, Locks
+from sharebroker_server.share_partition_leader.core import locks, share_partition
+from sharebroker_server.share_partition_leader.core.locks import Locks
 from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
 from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle
@@ -52,13 +51,11 @@ async def test_records_of_a_failed_acknowledgement_are_redelivered(harness: Harn
     await failed_acceptances_are_redelivered(harness)
 
 
-def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[Any]:
+def every_lock(self: Locks, limit: int, now: float) -> list[Any]:
     """Runs `expire` also for records whose transition waits for its write."""
-    self.bound = None
+    in_flight, self._heap = self._in_flight, []
     ended = [run for run in in_flight.runs if run.lock is not None and run.lock.deadline <= now]
-    return [
-        runs_and_locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None
-    ]
+    return [locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None]
 
 
 async def test_without_waiting_for_the_write_accepted_records_return(harness: Harness) -> None:

@@ -21,6 +21,7 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember
@@ -483,7 +484,8 @@ def test_a_group_config_becomes_share_partition_settings() -> None:
         share_renew_acknowledge_enable=False,
         share_isolation_level="read_committed",
     )
-    settings = share_partition_settings(config)
+    settings = share_partition_settings(config, BrokerConfig(group_share_partition_max_runs=5000))
     assert (settings.delivery_count_limit, settings.lock_duration, settings.max_record_locks) == (7, 1.5, 300)
     assert (settings.renew_enabled, settings.read_committed) == (False, True)
-    assert not share_partition_settings(GroupConfig()).read_committed
+    assert settings.max_runs == 5000
+    assert not share_partition_settings(GroupConfig(), BrokerConfig()).read_committed

@@ -12,14 +12,13 @@ from itertools import groupby
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import LONGEST_DELAY_MS, AckBatch, AckType, RecordState
+from sharebroker_protocol.model import FINISHED, LONGEST_DELAY_MS, AckBatch, AckType
 from sharebroker_server.share_partition_leader.core.events import Counts, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.in_flight import (
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
-    DELAYED_RELEASE,
-    InFlight,
     Lock,
     Run,
     Transition,
@@ -100,14 +99,16 @@ def mark(
     member: str,
     batches: Sequence[AckBatch],
     transition: Transition,
+    not_before_ms: int = 0,
 ) -> list[tuple[Run, Lock]]:
     """Adds the runs named by `batches` to the transition, all or none.
 
-    Returns the runs to renew, with their locks.
+    Released records wait until `not_before_ms`; 0: they do not wait. Returns the runs to renew, with their
+    locks.
 
     Raises: KafkaError as `_Acknowledgement.add`.
     """
-    acknowledgement = _Acknowledgement(in_flight, settings, member, transition)
+    acknowledgement = _Acknowledgement(in_flight, settings, member, transition, not_before_ms)
     try:
         for batch in batches:
             acknowledgement.add(batch)
@@ -122,15 +123,21 @@ def mark(
 class _Acknowledgement:
     """Marks the runs of one acknowledgement."""
 
-    __slots__ = ("in_flight", "member", "renewed", "settings", "transition")
+    __slots__ = ("in_flight", "member", "not_before_ms", "renewed", "settings", "transition")
 
     def __init__(
-        self, in_flight: InFlight, settings: SharePartitionSettings, member: str, transition: Transition
+        self,
+        in_flight: InFlight,
+        settings: SharePartitionSettings,
+        member: str,
+        transition: Transition,
+        not_before_ms: int,
     ) -> None:
         self.in_flight = in_flight
         self.settings = settings
         self.member = member
         self.transition = transition
+        self.not_before_ms = not_before_ms
         self.renewed: list[tuple[Run, Lock]] = []
 
     def add(self, batch: AckBatch) -> None:
@@ -196,13 +203,17 @@ class _Acknowledgement:
                 transition.rejected += run.size if kind == _REJECT else 0
                 transition.gaps += run.size if kind != _REJECT else 0
             # Inlines `Transition.add` to save a call per run.
-            run.target = target if target is not AVAILABLE else self._after_release(run)
+            if target is AVAILABLE:
+                self._release(run)
+            else:
+                run.target = target
             run.pending = transition
             transition.runs.append(run)
 
-    def _after_release(self, run: Run) -> RecordState:
+    def _release(self, run: Run) -> None:
         limit = self.settings.delivery_count_limit
-        return after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
+        run.target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
+        run.target_not_before_ms = self.not_before_ms
 
     def _renew(self, run: Run, lock: Lock) -> None:
         if not self.settings.renew_enabled:
@@ -223,12 +234,10 @@ def _why(run: Run, member: str) -> RejectReason:
     """Why `member` may not acknowledge a run; a wrong token is the last possible reason."""
     if run.pending is not None:
         return RejectReason.ACKNOWLEDGEMENT_PENDING
-    if run.state >= RecordState.ACKNOWLEDGED:
+    if run.state in FINISHED:
         return RejectReason.ALREADY_ACKNOWLEDGED
     if run.lock is None:
         return RejectReason.LOCK_LOST if run.delivery_count else RejectReason.NEVER_ACQUIRED
-    if run.lock.member == DELAYED_RELEASE:
-        return RejectReason.LOCK_LOST
     if run.lock.member != member:
         return RejectReason.HELD_BY_ANOTHER_MEMBER
     return RejectReason.STALE_TOKEN

@@ -20,14 +20,9 @@ from sharebroker_server.share_partition_leader.core.events import (
     LogBatch,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import (
-    ACQUIRED,
-    AVAILABLE,
-    Batch,
-    InFlight,
-    Locks,
-    Run,
-)
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.locks import Locks
+from sharebroker_server.share_partition_leader.core.runs import ACQUIRED, Batch, Run
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
@@ -55,11 +50,10 @@ class Acquisition:
             in_flight.archive(fetch_offset, log_batches[0][0] - 1, RecordEvent.COMPACT)
         self._base = max(log_batches[0][0], in_flight.start)
         self._last = log_batches[-1][1]
-        self._room = min(request.max_records, settings.max_record_locks - in_flight.count)
-        if self._room <= 0 and fetch_offset <= in_flight.end:
-            # No new records are added beyond the limit; released ones are still redelivered.
-            self._room = min(request.max_records, in_flight.end - fetch_offset + 1)
-            self._last = min(self._last, in_flight.end)
+        # The most records to lock in this call, which is strict, and to acquire, which may be exceeded up to
+        # the end of a record batch.
+        self._most = settings.max_record_locks - in_flight.locked
+        self._room = min(request.max_records, self._most)
 
     def run(self, locks: Locks, now: float) -> list[AcquiredRange]:
         """Acquires records; ranges ascend, each within one batch."""
@@ -67,13 +61,31 @@ class Acquisition:
             return []
         request, deadline = self._request, now + self._settings.lock_duration
         self._lock = locks.issue(request.member, deadline, request.session)
-        if self._in_flight.runs:
+        in_flight = self._in_flight
+        if in_flight.runs:
             self._walk()
-        after_end = self._in_flight.after_end
-        if self.count < self._room and self._last >= after_end:
-            for run in self._new_runs(self._first_new(after_end), self._last):
-                self._in_flight.append(run)
-        return self._acquired
+            in_flight.locked += self.count
+            in_flight.ready -= self.count
+        if self.count < self._room and self._last >= in_flight.after_end:
+            self._extend()
+        acquired = self._acquired
+        if acquired:
+            self._lock.first, self._lock.last = acquired[0].first, acquired[-1].last
+            locks.watch(self._lock)
+        return acquired
+
+    def _extend(self) -> None:
+        """Acquires records that were never fetched."""
+        in_flight, walked = self._in_flight, self.count
+        most = walked + in_flight.room(self._settings)
+        if most <= walked:
+            return
+        self._most = most
+        if most < self._room:
+            self._room = most
+        for run in self._new_runs(self._first_new(in_flight.after_end), self._last):
+            in_flight.append(run)
+        in_flight.locked += self.count - walked
 
     def _walk(self) -> None:
         """Acquires available records in flight, in order."""
@@ -81,7 +93,7 @@ class Acquisition:
         index = self._in_flight.locate(self._base)
         while self.count < self._room and index < len(runs) and runs[index].first <= self._last:
             run = runs[index]
-            if run.state is not AVAILABLE:
+            if not run.ready:
                 index += 1
             elif run.batch is None:
                 index = self._fill(index)
@@ -101,9 +113,8 @@ class Acquisition:
 
     def _quota(self) -> int:
         """The most offsets to acquire from a batch in flight; only a strict limit cuts a batch."""
-        if self._request.mode is _RECORD_LIMIT:
-            return self._room - self.count
-        return self._last - self._base + 1
+        limit = self._room if self._request.mode is _RECORD_LIMIT else self._most
+        return limit - self.count
 
     def _inside(self, index: int, batch: Batch) -> bool:
         """Whether the run at the index exists, belongs to the batch, and starts in what was read."""
@@ -113,7 +124,7 @@ class Acquisition:
     def _highest_delivery_count(self, index: int, batch: Batch) -> int:
         runs, worst = self._in_flight.runs, 0
         while self._inside(index, batch):
-            if runs[index].state is AVAILABLE:
+            if runs[index].ready:
                 worst = max(worst, runs[index].delivery_count)
             index += 1
         return worst
@@ -125,7 +136,7 @@ class Acquisition:
         throttled = False
         while self._inside(index, batch):
             run = runs[index]
-            if run.state is AVAILABLE:
+            if run.ready:
                 failures = run.delivery_count - settings.throttle_limit
                 if run.delivery_count >= settings.delivery_count_limit - 1 > 1:
                     quota = 1
@@ -141,7 +152,7 @@ class Acquisition:
         runs = self._in_flight.runs
         start, end = index, self.count + quota
         while self._inside(index, batch):
-            if runs[index].state is AVAILABLE and self.count < end:
+            if runs[index].ready and self.count < end:
                 index = self._acquire_run(index, end - self.count)
             index += 1
         return index if index - start == 1 else self._coalesce(start, index)
@@ -207,8 +218,6 @@ class Acquisition:
         wanted = self._room - self.count
         if wanted <= last - first:
             last = min(last, self._batch_end(first, first + wanted - 1))
-        if self._request.mode is _RECORD_LIMIT:
-            return self._new_limited(Batch(first, last), wanted)
         runs = []
         for unit in self._units(first, last):
             run = Run(unit.first, unit.last, ACQUIRED, 1, unit, self._lock)
@@ -217,16 +226,18 @@ class Acquisition:
         return runs
 
     def _batch_end(self, first: int, offset: int) -> int:
-        """The last offset of the record batch with the offset; a soft limit never cuts a record batch."""
+        """The last offset of the record batch with the offset; only a strict limit cuts a record batch."""
+        if self._request.mode is _RECORD_LIMIT:
+            return offset
         index = bisect_right(self._log, offset, key=itemgetter(0)) - 1
         end = self._log[index][1]
-        return end if end >= first else offset
+        return min(end, first + self._most - self.count - 1) if end >= first else offset
 
     def _units(self, first: int, last: int) -> list[Batch]:
         """Splits first..last into units of at least `batch_size`, at boundaries of record batches."""
         size = max(1, self._request.batch_size)
         units = []
-        if last - first >= size:
+        if last - first >= size and self._request.mode is not _RECORD_LIMIT:
             for base, _ in self._log:
                 if base > last:
                     break
@@ -235,16 +246,6 @@ class Acquisition:
                     first = base
         units.append(Batch(first, last))
         return units
-
-    def _new_limited(self, batch: Batch, wanted: int) -> list[Run]:
-        """Acquires the first offsets of a batch; the rest becomes available, without a delivery."""
-        cut = min(batch.last, batch.first + wanted - 1)
-        taken = Run(batch.first, cut, ACQUIRED, 1, batch, self._lock)
-        self._add_range(taken)
-        if cut == batch.last:
-            return [taken]
-        self._in_flight.mark_available(cut + 1)
-        return [taken, Run(cut + 1, batch.last, AVAILABLE, 0, batch)]
 
 
 def archive_hidden(

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
+from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateWrite
 from sharebroker_server.share_partition_leader.core.events import (
     Completed,
     Counts,
@@ -27,15 +27,13 @@ from sharebroker_server.share_partition_leader.core.events import (
     LoadedState,
     Reply,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import (
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.locks import Locks
+from sharebroker_server.share_partition_leader.core.runs import (
     ACKNOWLEDGED,
     ACQUIRED,
     AVAILABLE,
-    DELAYED_RELEASE,
     Batch,
-    InFlight,
-    Lock,
-    Locks,
     Run,
     Transition,
 )
@@ -58,15 +56,18 @@ def load(loaded: LoadedState) -> InFlight:
         if batch.first < expected or batch.last < batch.first or state is ACQUIRED:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
         if batch.first > expected:
-            in_flight.append(Run(expected, batch.first - 1, AVAILABLE, 0, None))
+            _add(in_flight, Run(expected, batch.first - 1, AVAILABLE, 0, None))
         unit = Batch(batch.first, batch.last)
-        in_flight.append(Run(batch.first, batch.last, state, batch.delivery_count, unit))
-        if state is not AVAILABLE:
-            in_flight.complete_count += batch.last - batch.first + 1
+        _add(in_flight, Run(batch.first, batch.last, state, batch.delivery_count, unit))
         expected = batch.last + 1
     in_flight.mark_available(loaded.start_offset)
     in_flight.advance()
     return in_flight
+
+
+def _add(in_flight: InFlight, run: Run) -> None:
+    in_flight.append(run)
+    in_flight.tally(run, run.size)
 
 
 def merged(batches: Iterable[StateBatch]) -> list[StateBatch]:
@@ -99,7 +100,7 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
     for transition in transitions:
         changes += transition.batches
         for run in transition.runs:
-            if run.pending is transition and run.target >= ACKNOWLEDGED:
+            if run.pending is transition and run.target in FINISHED:
                 finished += run.last - run.first + 1
     changes.sort()
     if changes and changes[0].first < start:
@@ -118,39 +119,42 @@ def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tu
     passed = 0
     for run in in_flight.runs:
         if run.pending is not None:
-            if run.target < ACKNOWLEDGED or run.pending not in transitions:
+            if run.target not in FINISHED or run.pending not in transitions:
                 return run.first, passed
-        elif run.state < ACKNOWLEDGED:
+        elif run.state not in FINISHED:
             return run.first, passed
         passed += run.last - run.first + 1
     return in_flight.after_end, passed
 
 
-def commit(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition]) -> Completed:
+def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
     """Applies transitions whose write is durable; returns the changes."""
-    acknowledged = released = archived = 0
+    acknowledged = released = archived = postponed = 0
     for transition in transitions:
-        later = None
-        if transition.until is not None and transition.runs:
-            later = Lock(DELAYED_RELEASE, 0, transition.until)
-            locks.watch(transition.until)
         for run in transition.runs:
             if run.pending is not transition:
                 continue
             target = run.target
             size = run.last - run.first + 1
+            run.unlock(target)
             if target is ACKNOWLEDGED:
                 acknowledged += size
             elif target is not AVAILABLE:
                 archived += size
-            elif later is None:
+            elif run.target_not_before_ms:
+                run.not_before_ms = run.target_not_before_ms
+                in_flight.wait(run)
+                postponed += size
+            else:
                 in_flight.mark_available(run.first)
                 released += size
-            else:
-                run.pending, run.lock = None, later
-                continue
-            run.unlock(target)
-    in_flight.complete_count += acknowledged + archived
+    finished = acknowledged + archived
+    in_flight.complete_count += finished
+    in_flight.locked -= finished
+    if released or postponed:
+        in_flight.locked -= released + postponed
+        in_flight.ready += released
+        in_flight.waiting += postponed
     moved = in_flight.advance()
     if in_flight.runs:
         for transition in transitions:
@@ -177,8 +181,8 @@ def roll_back(in_flight: InFlight, locks: Locks, transitions: Iterable[Transitio
         undone = [run for run in transition.runs if run.pending is transition]
         for run in undone:
             run.pending = None
-            if run.lock is not None:
-                locks.watch(run.lock.deadline)
+        for lock in dict.fromkeys(run.lock for run in undone if run.lock is not None):
+            locks.watch(lock)
         in_flight.coalesce(undone)
 
 

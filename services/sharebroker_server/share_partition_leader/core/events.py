@@ -15,7 +15,7 @@ from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, Acquire
 from sharebroker_server.leader_calls.values import Unreconciled
 
 if TYPE_CHECKING:
-    from sharebroker_server.share_partition_leader.core.in_flight import Transition
+    from sharebroker_server.share_partition_leader.core.runs import Transition
 
 DEFAULT_BATCH_SIZE: Final = 500
 """Kafka's `max.poll.records`: acquired ranges have about this many records."""
@@ -33,7 +33,9 @@ class SharePartitionSettings:
     lock_duration: float = 30.0
     """`share.record.lock.duration.ms`, in seconds; read at each acquisition and renewal."""
     max_record_locks: int = 2000
-    """`share.partition.max.record.locks`: most offsets from start to end offset."""
+    """`share.partition.max.record.locks`: most locks, and most records that are locked or can be acquired."""
+    max_runs: int = 20_000
+    """`group.share.partition.max.runs`: runs from which on no record is acquired for the first time."""
     renew_enabled: bool = True
     """`share.renew.acknowledge.enable`."""
     read_committed: bool = False

@@ -7,113 +7,21 @@ bisection. Most operations cost O(log n) for n runs, plus the insertions into th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count, islice, takewhile
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import islice, takewhile
+from typing import Final
 
-from sharebroker_protocol.model import AcquiredRange, RecordState, StateBatch
-from sharebroker_server.share_partition_leader.core.events import Counts, LostLock, Reply
-from sharebroker_server.share_partition_leader.core.transitions import (
-    TRANSITIONS,
-    RecordEvent,
-    after_failed_delivery,
-)
+from sharebroker_protocol.model import FINISHED, AcquiredRange
+from sharebroker_server.share_partition_leader.core.events import LostLock, SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.runs import ARCHIVED, Lock, Run
+from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
-AVAILABLE = RecordState.AVAILABLE
-ACQUIRED = RecordState.ACQUIRED
-ACKNOWLEDGED = RecordState.ACKNOWLEDGED
-ARCHIVED = RecordState.ARCHIVED
+MAX_WIDTH: Final = 2**31 - 1
+"""Most offsets from start to end offset: Kafka's delivery complete count is an int32."""
 
-DELAYED_RELEASE: Final = ""
-"""The holder of records whose release is delayed; no member has this name."""
-
-
-class Batch(NamedTuple):
-    """The offsets that were first acquired, or loaded, together; the unit of redelivery."""
-
-    first: int
-    last: int
-
-
-@dataclass(slots=True, eq=False)
-class Lock:
-    """An acquisition lock, shared by all runs of one acquisition; immutable: a renewal creates another.
-
-    It ends with the share `session` that it was issued to, if any; its `member` may acknowledge it in another
-    session.
-    """
-
-    member: str
-    token: int
-    deadline: float
-    session: str = ""
-
-
-class Transition:
-    """State changes that are committed or rolled back together.
-
-    `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
-    timeout) has none. `reply` receives the outcome. `until` delays a release: its records stay locked by
-    DELAYED_RELEASE until then. `rejected` and `gaps` count archived offsets by reason.
-    """
-
-    __slots__ = ("batches", "gaps", "rejected", "reply", "runs", "until")
-
-    def __init__(self, reply: Reply | None = None, until: float | None = None) -> None:
-        self.reply = reply
-        self.until = until
-        self.runs: list[Run] = []
-        self.batches: list[StateBatch] = []
-        self.rejected = 0
-        self.gaps = 0
-
-    def add(self, run: Run, target: RecordState) -> None:
-        """Adds a run; it changes to `target` when the transition is committed."""
-        run.target = target
-        run.pending = self
-        self.runs.append(run)
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """Offsets first..last in one state, with one delivery count and one lock.
-
-    A run has a `lock` exactly while it is ACQUIRED. It stays ACQUIRED while a `pending` transition to
-    `target` is written. A run without a `batch` is a gap in the loaded state.
-    """
-
-    first: int
-    last: int
-    state: RecordState
-    delivery_count: int
-    batch: Batch | None
-    lock: Lock | None = None
-    pending: Transition | None = None
-    target: RecordState = AVAILABLE
-
-    @property
-    def size(self) -> int:
-        """The number of offsets."""
-        return self.last - self.first + 1
-
-    def unlock(self, state: RecordState) -> None:
-        """Ends the lock and any pending transition, and sets the state."""
-        self.state = state
-        self.lock = None
-        self.pending = None
-
-    def continues_as(self, other: Run) -> bool:
-        """Whether `other` is adjacent and differs only in its offsets; pending runs stay apart."""
-        return (
-            self.last + 1 == other.first
-            and self.state is other.state
-            and self.delivery_count == other.delivery_count
-            and self.lock is other.lock
-            and self.batch is other.batch
-            and self.pending is None
-            and other.pending is None
-        )
+SPARE: Final = 64
+"""Entries of a heap that may be out of date, beyond as many as there are valid ones."""
 
 
 class InFlight:
@@ -122,10 +30,23 @@ class InFlight:
     While there are runs, `start` is the first offset of the first run, which is not terminal, and `end` is
     the last offset of the last run (inclusive). Without runs both are the next offset to fetch, and no offset
     is in flight; `after_end` covers both cases. Offsets between runs do not exist in the log.
-    `complete_count` counts the terminal offsets.
+    Every offset of a run is in one of four counts: `ready` to be acquired, `locked`, `waiting` for a time, or
+    terminal (`complete_count`). `due` is a heap of (time in ms, first, last) of the runs that wait; an entry
+    is skipped if its runs no longer wait.
     """
 
-    __slots__ = ("_available_from", "complete_count", "end", "firsts", "runs", "start")
+    __slots__ = (
+        "_available_from",
+        "complete_count",
+        "due",
+        "end",
+        "firsts",
+        "locked",
+        "ready",
+        "runs",
+        "start",
+        "waiting",
+    )
 
     def __init__(self, start_offset: int) -> None:
         self.start = start_offset
@@ -133,8 +54,12 @@ class InFlight:
         self.firsts: list[int] = []
         self.runs: list[Run] = []
         self.complete_count = 0
-        # No AVAILABLE run lies before this offset; None: there is none at all.
+        self.locked = 0
+        self.ready = 0
+        self.waiting = 0
+        # No ready run lies before this offset; None: there is none at all.
         self._available_from: int | None = None
+        self.due: list[tuple[int, int, int]] = []
 
     @property
     def count(self) -> int:
@@ -146,15 +71,26 @@ class InFlight:
         """The first offset that was never fetched."""
         return self.end + 1 if self.runs else self.end
 
-    def acquirable_offset(self, max_record_locks: int) -> int | None:
+    def room(self, settings: SharePartitionSettings) -> int:
+        """The number of records that may be acquired for the first time; 0 or less: none."""
+        limit = settings.max_record_locks
+        if len(self.runs) >= settings.max_runs or self.end - self.start > MAX_WIDTH - limit:
+            return 0
+        return limit - self.locked - self.ready
+
+    def is_full(self, settings: SharePartitionSettings) -> bool:
+        """Whether no record can be acquired, whatever the log has."""
+        return self.locked >= settings.max_record_locks or (not self.ready and self.room(settings) <= 0)
+
+    def acquirable_offset(self, settings: SharePartitionSettings) -> int | None:
         """Offset to read the log from: the first available record, else the first that was never fetched.
 
         None if a fetch could acquire nothing, whatever the log has.
         """
+        if self.is_full(settings):
+            return None
         available = self.first_available()
-        if available is not None:
-            return available
-        return self.after_end if self.count < max_record_locks else None
+        return self.after_end if available is None else available
 
     def next_is_throttled(self, throttle_limit: int) -> bool:
         """Whether the next records failed so often that they are acquired alone and few at a time."""
@@ -164,12 +100,12 @@ class InFlight:
         index = self.locate(available)
         batch = self.runs[index].batch
         of_batch = takewhile(lambda run: run.batch is batch, islice(self.runs, index, None))
-        return any(run.state is AVAILABLE and run.delivery_count >= throttle_limit for run in of_batch)
+        return any(run.ready and run.delivery_count >= throttle_limit for run in of_batch)
 
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Offsets from start to end offset, runs, offsets in these runs, offsets that are locked."""
-        locked = sum(run.size for run in self.runs if run.lock is not None)
-        return self.count, len(self.runs), sum(run.size for run in self.runs), locked
+    def sizes(self) -> tuple[int, int, int, int, int, int]:
+        """Offsets from start to end offset; runs; offsets in runs; locked, ready and waiting ones."""
+        of_runs = self.locked + self.ready + self.waiting + self.complete_count
+        return self.count, len(self.runs), of_runs, self.locked, self.ready, self.waiting
 
     def split_by_run(self, first: int, last: int) -> list[tuple[int, int]]:
         """Splits first..last into parts of which an acknowledgement succeeds or fails as a whole.
@@ -179,7 +115,7 @@ class InFlight:
         starts = [first]
         if first < self.start <= last:
             starts.append(self.start)
-        for run in self.runs[self.locate(first) :]:
+        for run in islice(self.runs, self.locate(first), None):
             if run.last >= last:
                 break
             starts.append(run.last + 1)
@@ -194,6 +130,10 @@ class InFlight:
             for run in self.runs
             if run.lock is not None
         ]
+
+    def waiting_ranges(self) -> list[tuple[int, int]]:
+        """The first and last offsets of the runs that wait for a time."""
+        return [(run.first, run.last) for run in self.runs if run.not_before_ms]
 
     def held_by(self, member: str) -> list[AcquiredRange]:
         """What a member holds and has not acknowledged; neighbours of one acquisition are merged."""
@@ -215,6 +155,14 @@ class InFlight:
         """The runs that a member holds, with and without a pending transition."""
         return ((run, run.lock) for run in self.runs if run.lock is not None and run.lock.member == member)
 
+    def under(self, lock: Lock) -> Iterator[Run]:
+        """The runs of a lock, with and without a pending transition."""
+        for run in islice(self.runs, self.locate(lock.first), None):
+            if run.first > lock.last:
+                return
+            if run.lock is lock:
+                yield run
+
     # Search
 
     def locate(self, offset: int) -> int:
@@ -223,11 +171,11 @@ class InFlight:
         return index if index >= 0 and self.runs[index].last >= offset else index + 1
 
     def first_available(self) -> int | None:
-        """The first AVAILABLE offset, or None; the search starts where the last one ended."""
-        if self._available_from is None:
+        """The first offset that is ready, or None; the search starts where the last one ended."""
+        if self._available_from is None or not self.ready:
             return None
         for index in range(self.locate(self._available_from), len(self.runs)):
-            if self.runs[index].state is AVAILABLE:
+            if self.runs[index].ready:
                 self._available_from = self.runs[index].first
                 return self._available_from
         self._available_from = None
@@ -235,13 +183,27 @@ class InFlight:
 
     # Changes
 
+    def tally(self, run: Run, size: int) -> None:
+        """Counts `size` offsets of a run in its present state; discounts them if `size` is negative."""
+        if run.lock is not None:
+            self.locked += size
+        elif run.state in FINISHED:
+            self.complete_count += size
+        elif run.not_before_ms:
+            self.waiting += size
+        else:
+            self.ready += size
+
     def mark_available(self, offset: int) -> None:
-        """Notes that a run at this offset became AVAILABLE."""
+        """Notes that a run at this offset became ready."""
         if self._available_from is None or offset < self._available_from:
             self._available_from = offset
 
     def append(self, run: Run) -> None:
-        """Adds a run after all others; without runs the start offset moves to it, over a gap in the log."""
+        """Adds a run after all others; without runs the start offset moves to it, over a gap in the log.
+
+        The caller counts its offsets.
+        """
         if not self.runs:
             self.start = run.first
         self.runs.append(run)
@@ -286,27 +248,33 @@ class InFlight:
         for run in runs:
             run.delivery_count -= 1
             run.unlock(TRANSITIONS[run.state, RecordEvent.UNDO])
+            self.locked -= run.size
+            self.ready += run.size
             self.mark_available(run.first)
         self.coalesce(runs)
 
     def archive(self, first: int, last: int, event: RecordEvent) -> None:
         """Archives what `event` may archive in first..last, in memory; the start offset advances."""
         index = self.locate(first)
+        archived: list[Run] = []
         while index < len(self.runs) and self.runs[index].first <= last:
             run = self.runs[index]
             if run.pending is None and (run.state, event) in TRANSITIONS:
                 index = self.split_at(index, first, last)
                 run = self.runs[index]
+                self.tally(run, -run.size)
                 run.unlock(TRANSITIONS[run.state, event])
-                self.complete_count += run.size
+                self.tally(run, run.size)
+                archived.append(run)
             index += 1
         self.advance()
+        self.coalesce(archived)
 
     def advance(self) -> bool:
         """Moves the start offset over leading terminal runs and drops them; returns whether it moved."""
         passed = 0
         for run in self.runs:
-            if run.state < ACKNOWLEDGED:
+            if run.state not in FINISHED:
                 break
             self.complete_count -= run.size
             passed += 1
@@ -324,8 +292,7 @@ class InFlight:
         for run in self.runs:
             if run.first >= offset:
                 break
-            if run.state >= ACKNOWLEDGED:
-                self.complete_count -= min(run.last, offset - 1) - run.first + 1
+            self.tally(run, run.first - min(run.last, offset - 1) - 1)
             if run.last >= offset:
                 run.first = self.firsts[passed] = offset
                 break
@@ -335,6 +302,33 @@ class InFlight:
         if not self.runs:
             self.start = self.end = offset
         self.advance()
+
+    # Waiting
+
+    def wait(self, run: Run) -> None:
+        """Notes that an AVAILABLE run waits for its time."""
+        heappush(self.due, (run.not_before_ms, run.first, run.last))
+        if len(self.due) > 2 * len(self.runs) + SPARE:
+            waiting = [run for run in self.runs if run.not_before_ms]
+            self.due = [(run.not_before_ms, run.first, run.last) for run in waiting]
+            heapify(self.due)
+
+    def end_waits(self, now_ms: float) -> bool:
+        """Makes the runs ready whose time is reached; returns whether there are any."""
+        ready: list[Run] = []
+        while self.due and self.due[0][0] <= now_ms:
+            _, first, last = heappop(self.due)
+            for run in islice(self.runs, self.locate(first), None):
+                if run.first > last:
+                    break
+                if 0 < run.not_before_ms <= now_ms:
+                    self.waiting -= run.size
+                    self.ready += run.size
+                    run.not_before_ms = 0
+                    self.mark_available(run.first)
+                    ready.append(run)
+        self.coalesce(ready)
+        return bool(ready)
 
     def _drop(self, number: int) -> None:
         if number:
@@ -348,6 +342,7 @@ class InFlight:
     def _split(self, index: int, at: int) -> None:
         run = self.runs[index]
         rest = Run(at, run.last, run.state, run.delivery_count, run.batch, run.lock)
+        rest.not_before_ms = run.not_before_ms
         run.last = at - 1
         self.runs.insert(index + 1, rest)
         self.firsts.insert(index + 1, at)
@@ -356,81 +351,3 @@ class InFlight:
         self.runs[index].last = self.runs[index + 1].last
         del self.runs[index + 1]
         del self.firsts[index + 1]
-
-
-def tokens_of(leader_epoch: int) -> Iterator[int]:
-    """The tokens of a leader epoch: the epoch in the high 32 bits, a counter in the low ones."""
-    return count((leader_epoch << 32) + 1)
-
-
-class Locks:
-    """Issues acquisition locks and ends those that timed out.
-
-    The runs refer to their locks; this object has the token counter and a lower bound of all deadlines.
-
-    No two acquisitions of a partition share a token, not even if the state was loaded again in between:
-    `tokens` continues as long as the leader epoch. `bound` is a time at or before the earliest deadline, or
-    None without locks. If its lock has already ended, `expire` finds nothing and computes the next bound.
-    """
-
-    __slots__ = ("_tokens", "bound")
-
-    def __init__(self, tokens: Iterator[int]) -> None:
-        self._tokens = tokens
-        self.bound: float | None = None
-
-    def issue(self, member: str, deadline: float, session: str = "") -> Lock:
-        """Creates the lock of a new acquisition."""
-        self.watch(deadline)
-        return Lock(member, next(self._tokens), deadline, session)
-
-    def renew(self, in_flight: InFlight, held: Sequence[tuple[Run, Lock]], deadline: float) -> None:
-        """Replaces the locks of runs by their successors: same acquisition, later deadline."""
-        successors: dict[Lock, Lock] = {}
-        for run, lock in held:
-            if lock not in successors:
-                self.watch(deadline)
-                successors[lock] = Lock(lock.member, lock.token, deadline, lock.session)
-            run.lock = successors[lock]
-        in_flight.coalesce([run for run, _ in held])
-
-    def watch(self, deadline: float) -> None:
-        """Makes `bound` no later than `deadline`."""
-        if self.bound is None or deadline < self.bound:
-            self.bound = deadline
-
-    def expire(self, in_flight: InFlight, delivery_count_limit: int, now: float) -> list[LostLock]:
-        """Ends the locks whose deadline is reached, except those of runs with a pending transition."""
-        if self.bound is None or now < self.bound:
-            return []
-        self.bound = None
-        return [
-            _time_out(in_flight, run, run.lock, delivery_count_limit)
-            for run in in_flight.runs
-            if run.lock is not None and run.pending is None and not self._still_held(run.lock, now)
-        ]
-
-    def _still_held(self, lock: Lock, now: float) -> bool:
-        if lock.deadline <= now:
-            return False
-        self.watch(lock.deadline)
-        return True
-
-
-def _time_out(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
-    state = after_failed_delivery(RecordEvent.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
-    run.unlock(state)
-    if state is RecordState.AVAILABLE:
-        in_flight.mark_available(run.first)
-    else:
-        in_flight.complete_count += run.size
-    return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)
-
-
-def count_time_outs(counts: Counts, lost: Sequence[LostLock]) -> None:
-    """Counts locks that timed out."""
-    for lock in lost:
-        size = lock.last - lock.first + 1
-        counts.lost += size
-        if lock.state is RecordState.ARCHIVED:
-            counts.exhausted += size

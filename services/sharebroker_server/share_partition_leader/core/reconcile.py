@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sharebroker_protocol.model import AckBatch, AckType, RecordState, StateBatch
+from sharebroker_protocol.model import FINISHED, AckBatch, AckType, StateBatch
 from sharebroker_server.leader_calls.values import Unreconciled, UnreconciledReason
 from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
-from sharebroker_server.share_partition_leader.core.in_flight import (
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
     Batch,
-    InFlight,
     Lock,
     Run,
     Transition,
@@ -80,7 +80,9 @@ class Reconciliation:
     def _extend_to(self, last: int) -> None:
         """Adds records that this leader has not fetched yet, as a gap in the loaded state."""
         in_flight = self.in_flight
-        in_flight.append(Run(in_flight.after_end, last, AVAILABLE, 0, None))
+        added = Run(in_flight.after_end, last, AVAILABLE, 0, None)
+        in_flight.append(added)
+        in_flight.tally(added, added.size)
         in_flight.mark_available(in_flight.firsts[-1])
         in_flight.coalesce_at(len(in_flight.runs) - 1)
 
@@ -99,8 +101,10 @@ class Reconciliation:
             index += 1
 
     def _obstacle(self, run: Run) -> UnreconciledReason | None:
-        if run.state >= RecordState.ACKNOWLEDGED:
+        if run.state in FINISHED:
             return UnreconciledReason.FINISHED
+        if run.not_before_ms:
+            return UnreconciledReason.TAKEN
         if run.lock is None:
             return None
         if run.lock.member != self.lock.member:
@@ -125,6 +129,9 @@ class Reconciliation:
         run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]
         run.delivery_count += 1
         run.lock = self.lock
+        self.lock.cover(run.first, run.last)
+        self.in_flight.ready -= run.size
+        self.in_flight.locked += run.size
         run.batch = run.batch or Batch(run.first, run.last)
 
     def _note_archived(self, run: Run, first: int, last: int) -> None:

@@ -9,7 +9,7 @@ Theory of operation
 does not store one object per record: a `Run` is a range of consecutive offsets that have the same state,
 delivery count and lock. Runs are ordered and disjoint; what lies between two of them does not exist in the
 log. A run is split when an event concerns a part of it, and coalesced with its neighbours when they become
-equal again. `core.in_flight` keeps the runs, `core.transitions` has the table of legal transitions.
+equal again. `core.in_flight` keeps the `core.runs`, `core.transitions` has the table of legal transitions.
 
 *Batches.* A run belongs to a `Batch`: the records that were acquired together for the first time. Batches are
 redelivered whole. If a batch fails often, one of its records may be the cause, so the batch is *isolated*:
@@ -44,6 +44,7 @@ hold as before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -67,14 +68,9 @@ from sharebroker_server.share_partition_leader.core.durability import (
     roll_back,
 )
 from sharebroker_server.share_partition_leader.core.events import Counts, Effects
-from sharebroker_server.share_partition_leader.core.in_flight import (
-    Locks,
-    Run,
-    Transition,
-    count_time_outs,
-    tokens_of,
-)
+from sharebroker_server.share_partition_leader.core.locks import Locks, count_time_outs, tokens_of
 from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
+from sharebroker_server.share_partition_leader.core.runs import Run, Transition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 STATE_LOST: Final = frozenset(
@@ -125,7 +121,7 @@ class SharePartition:
         self.stopping = False
         self.in_flight = load(loaded)
         self._loaded_state = loaded
-        self._locks = Locks(tokens or tokens_of(loaded.leader_epoch))
+        self._locks = Locks(self.in_flight, tokens or tokens_of(loaded.leader_epoch))
         self._writes = WriteQueue()
         self._sent_start = self._persisted_start = loaded.start_offset
         self._abandoned = False
@@ -168,8 +164,8 @@ class SharePartition:
 
     @property
     def unused(self) -> bool:
-        """Whether no lock is held and nothing has to be written."""
-        return self._writes.idle and all(run.lock is None for run in self.in_flight.runs)
+        """Whether no lock is held, no record waits for a time, and nothing has to be written."""
+        return self._writes.idle and not (self.in_flight.locked or self.in_flight.waiting)
 
     def fetch_offset(self, log_start: int, log_end: int) -> int | None:
         """Returns the offset to read the log from; None if nothing can be acquired below `log_end`.
@@ -180,15 +176,17 @@ class SharePartition:
         if self.stopping:
             raise relinquished()
         self.in_flight.drop_before(log_start)
-        offset = self.in_flight.acquirable_offset(self.settings.max_record_locks)
+        offset = self.in_flight.acquirable_offset(self.settings)
         return offset if offset is not None and offset < log_end else None
 
     def next_deadline(self) -> float | None:
         """The time of the next `TimerFired`; it may be early, never late. None: nothing waits for a time."""
-        lock, retry = self._locks.bound, self._writes.retry_at
-        if lock is None or retry is None:
-            return retry if lock is None else lock
-        return min(lock, retry)
+        deadline, retry, due = self._locks.bound, self._writes.retry_at, self.in_flight.due
+        if retry is not None and (deadline is None or retry < deadline):
+            deadline = retry
+        if due and (deadline is None or due[0][0] / 1000 < deadline):
+            deadline = due[0][0] / 1000
+        return deadline
 
     # Event handlers
 
@@ -227,11 +225,12 @@ class SharePartition:
         validate_batches(batches)
         if delay:
             validate_delay(batches, delay)
-        transition = Transition(event.reply, now + delay if delay else None)
-        renewed = mark(self.in_flight, self.settings, event.member, batches, transition)
+        transition = Transition(event.reply)
+        not_before_ms = ceil((now + delay) * 1000) if delay else 0
+        renewed = mark(self.in_flight, self.settings, event.member, batches, transition, not_before_ms)
         count_acknowledged(self.counts, batches)
         if renewed:
-            self._locks.renew(self.in_flight, renewed, now + self.settings.lock_duration)
+            self._locks.renew(renewed, now + self.settings.lock_duration)
         self._reply_when_durable(transition, batches, effects)
 
     def _reconcile(self, event: events.Reconcile, now: float, effects: Effects) -> None:
@@ -245,9 +244,11 @@ class SharePartition:
         reconciliation = Reconciliation(self.in_flight, self.settings.delivery_count_limit, lock, transition)
         for batch in batches:
             reconciliation.add(batch, log_end)
+        if lock.last >= 0:
+            self._locks.watch(lock)
         count_acknowledged(self.counts, batches)
         if self.settings.renew_enabled:
-            self._locks.renew(self.in_flight, reconciliation.renewed, deadline)
+            self._locks.renew(reconciliation.renewed, deadline)
         self._abandoned = False
         effects.unreconciled = tuple(reconciliation.unreconciled)
         effects.deadline = self.next_deadline()
@@ -256,7 +257,7 @@ class SharePartition:
     def _renew_all(self, event: events.RenewAll, now: float, effects: Effects) -> None:
         if self.settings.renew_enabled:
             held = list(self.in_flight.locked_by(event.member))
-            self._locks.renew(self.in_flight, held, now + self.settings.lock_duration)
+            self._locks.renew(held, now + self.settings.lock_duration)
 
     def _undo_acquire(self, event: events.UndoAcquire, now: float, effects: Effects) -> None:
         """Takes effect at once.
@@ -294,7 +295,8 @@ class SharePartition:
         effects.wake = True
 
     def _timer_fired(self, event: events.TimerFired, now: float, effects: Effects) -> None:
-        lost = self._locks.expire(self.in_flight, self.settings.delivery_count_limit, now)
+        effects.wake = self.in_flight.end_waits(now * 1000)
+        lost = self._locks.expire(self.settings.delivery_count_limit, now)
         if lost:
             self.in_flight.advance()
             count_time_outs(self.counts, lost)
@@ -307,6 +309,7 @@ class SharePartition:
         if self._writes.retry_at is not None and self._writes.retry_at <= now:
             self._writes.flush_retries(effects)
         effects.deadline = self.next_deadline()
+        effects.unused = self._abandoned and self.unused
 
     def _write_completed(self, event: events.WriteCompleted, now: float, effects: Effects) -> None:
         """Decides how a failed write is handled; no other code does.
@@ -318,10 +321,12 @@ class SharePartition:
         error = event.error
         transitions = self._writes.complete(error, effects)
         if error is None:
-            completed = commit(self.in_flight, self._locks, transitions)
+            # Records that end make room for others, although the start offset may stay.
+            crowded = self.in_flight.room(self.settings) <= 0
+            completed = commit(self.in_flight, transitions)
             if completed.archived:
                 count_archived(self.counts, transitions, completed)
-            effects.wake = completed.fetchable
+            effects.wake = completed.fetchable or crowded
             self._persisted_start = self._sent_start
         else:
             roll_back(self.in_flight, self._locks, transitions)

@@ -116,13 +116,17 @@ async def describe_log(
 async def inspect_records(
     group_id: str, led: LedPartition, part: pb.InspectRecordsRequest.Partition, response: Response
 ) -> None:
-    """Reports lock holders and missing offsets, which the persisted state does not show; changes nothing."""
+    """Reports what is locked or waits, and missing offsets: the persisted state does not show them.
+
+    Changes nothing.
+    """
     log = led.log
     response.log_start_offset, response.log_end_offset = log.log_start_offset, log.log_end_offset
     loaded = led.ready.get(group_id)
     if loaded is not None:
-        held = loaded.core.in_flight.held()
-        response.in_delivery.extend(_range(lock.first, lock.last) for lock in held)
+        in_flight = loaded.core.in_flight
+        response.in_delivery.extend(_range(lock.first, lock.last) for lock in in_flight.held())
+        response.in_delivery.extend(_range(*waiting) for waiting in in_flight.waiting_ranges())
     await _read(log, part.from_offset, response)
 
 

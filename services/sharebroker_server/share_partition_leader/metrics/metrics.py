@@ -48,6 +48,8 @@ _GAUGES: Final = (
     ("in_flight_batches", "Runs of records in one state (Kafka: InFlightBatchCount)."),
     ("in_flight_batch_messages", "Offsets in all runs (Kafka: InFlightBatchMessageCount)."),
     ("locked_messages", "Records with an acquisition lock."),
+    ("ready_messages", "Records before the end offset that can be acquired now."),
+    ("waiting_messages", "Released records that wait for the end of their delay."),
 )
 """Name and help, in the order of `InFlight.sizes`."""
 

@@ -31,7 +31,7 @@ def new_stream_holder(member_id: str, principal: str = "") -> str:
 
 
 def member_of(holder: str) -> str:
-    """The member id of a holder; empty for DELAYED_RELEASE."""
+    """The member id of a holder."""
     return holder.partition("@")[2]
 
 

@@ -28,7 +28,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     UndoAcquire,
     WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.runs import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import relinquished
 from sharebroker_server.share_partition_leader.share_partition.holders import member_of
 

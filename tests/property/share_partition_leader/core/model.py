@@ -34,13 +34,19 @@ class Record:
     token: int = 0
     deadline: float = 0.0
     change: tuple[int, int] | None = None
+    not_before: float = 0.0
 
     @property
     def finished(self) -> bool:
         return self.state >= ACKNOWLEDGED
 
+    @property
+    def ready(self) -> bool:
+        return self.state == AVAILABLE and not self.not_before
+
     def put(self, state: int) -> None:
         self.state, self.member, self.token, self.deadline, self.change = state, "", 0, 0.0, None
+        self.not_before = 0.0
 
 
 @dataclass
@@ -51,6 +57,7 @@ class Model:
     records: dict[int, Record] = field(default_factory=dict)
     after_end: int = 0
     token: int = 0
+    runs: int = 0
     until: dict[int, float] = field(default_factory=dict)
     written: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
 
@@ -78,19 +85,28 @@ class Model:
         return self.after_end - 1 if self.records else self.after_end
 
     @property
-    def width(self) -> int:
-        return self.end - self.start + 1 if self.records else 0
+    def locked(self) -> int:
+        return sum(record.state == ACQUIRED for record in self.records.values())
+
+    @property
+    def ready(self) -> int:
+        return sum(record.ready for record in self.records.values())
+
+    @property
+    def most(self) -> int:
+        """How many more records may be locked."""
+        return self.settings.max_record_locks - self.locked
 
     @property
     def complete_count(self) -> int:
         return sum(record.finished for record in self.records.values())
 
     def next_fetch_offset(self) -> int:
-        free = [offset for offset, record in self.records.items() if record.state == AVAILABLE]
+        free = [offset for offset, record in self.records.items() if record.ready]
         return min(free, default=self.after_end)
 
     def can_acquire(self) -> bool:
-        return self.next_fetch_offset() < self.after_end or self.width < self.settings.max_record_locks
+        return self.most > 0 and (self.ready > 0 or self.runs < self.settings.max_runs)
 
     def advance(self) -> None:
         while self.records and self.records[self.start].finished:
@@ -106,16 +122,16 @@ class Model:
             return []
         self.archive(range(fetch_offset, log[0][0]), {AVAILABLE})
         base, last = max(log[0][0], self.start), log[-1][1]
-        room = min(request.max_records, self.settings.max_record_locks - self.width)
-        if room <= 0 and fetch_offset <= self.end:
-            room = min(request.max_records, self.end - fetch_offset + 1)
-            last = min(last, self.end)
+        room = min(request.max_records, self.most)
         if room <= 0 or last < base:
             return []
         self.token += 1
         taken: list[int] = []
         self._call = (request, room, log, now, taken)
-        if self._walk(base, last) and len(taken) < room and last >= self.after_end:
+        redelivered = self._walk(base, last)
+        if len(taken) >= room or self.most <= self.ready or self.runs >= self.settings.max_runs:
+            redelivered = False
+        if redelivered and last >= self.after_end:
             first = max(base, self.after_end)
             first = max(first, next(start for start, end in log if end >= first))
             self._first_attempt(first, last)
@@ -126,7 +142,7 @@ class Model:
         todo = sorted(offset for offset in self.records if base <= offset <= last)
         while todo and len(taken) < room:
             offset, record = todo[0], self.records[todo[0]]
-            if record.state != AVAILABLE:
+            if not record.ready:
                 todo = todo[1:]
             elif record.unit is None:
                 upto = offset
@@ -135,13 +151,9 @@ class Model:
                 upto = self._first_attempt(offset, upto)
                 todo = [x for x in todo if x > upto]
             else:
-                free = [
-                    x
-                    for x in todo
-                    if self.records[x].unit == record.unit and self.records[x].state == AVAILABLE
-                ]
+                free = [x for x in todo if self.records[x].unit == record.unit and self.records[x].ready]
                 limited = request.mode is AcquireMode.RECORD_LIMIT
-                quota = room - len(taken) if limited else len(free)
+                quota = room - len(taken) if limited else self.most
                 if max(self.records[x].count for x in free) >= self.settings.throttle_limit:
                     if not taken:
                         self._isolated(free, record.unit, quota)
@@ -153,7 +165,7 @@ class Model:
 
     def _is_hole(self, offset: int) -> bool:
         record = self.records.get(offset)
-        return record is not None and record.unit is None and record.state == AVAILABLE
+        return record is not None and record.unit is None and record.ready
 
     def _isolated(self, free: list[int], unit: tuple[int, int], quota: int) -> None:
         taken, limit, throttle = (
@@ -186,11 +198,14 @@ class Model:
     def _first_attempt(self, first: int, last: int) -> int:
         """Adds first..last, as far as the limits permit; returns the last added offset."""
         request, room, log, _, taken = self._call
-        wanted = room - len(taken)
+        most = self.most if first < self.after_end else self.most - self.ready
+        wanted = min(room - len(taken), most)
         if wanted < last - first + 1:
             target = first + wanted - 1
             end = [upto for base, upto in log if base <= target][-1]
-            last = min(last, end if end >= first else target)
+            if request.mode is AcquireMode.RECORD_LIMIT or end < first:
+                end = target
+            last = min(last, end, first + most - 1)
         starts = [first]
         if request.mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > request.batch_size:
             for base, _ in log:
@@ -200,8 +215,7 @@ class Model:
             for offset in range(start, following):
                 self.records[offset] = Record(AVAILABLE, 0, (start, following - 1))
                 self.after_end = max(self.after_end, offset + 1)
-                if request.mode is AcquireMode.BATCH_OPTIMIZED or offset < first + wanted:
-                    self._acquire_batch(offset)
+                self._acquire_batch(offset)
         return last
 
     # --- requests of members
@@ -293,6 +307,8 @@ class Model:
             return ""
         if record.finished:
             return "FINISHED"
+        if record.not_before:
+            return "TAKEN"
         if record.state == ACQUIRED and record.member != member:
             return "TAKEN"
         if record.change or offset in changes:
@@ -345,6 +361,8 @@ class Model:
 
     def expire(self, number: int, now: float) -> list[tuple[str, int, int, int, int]]:
         """Returns lost (member, token, offset, delivery count, state)."""
+        for record in self.records.values():
+            record.not_before = record.not_before if record.not_before > now else 0.0
         lost = []
         for offset, record in sorted(self.records.items()):
             if record.state == ACQUIRED and not record.change and record.deadline <= now:
@@ -385,8 +403,7 @@ class Model:
             if record.change and record.change[0] in numbers:
                 number, state = record.change
                 record.change = None
-                if durable and state == AVAILABLE and self.until.get(number):
-                    record.member, record.token, record.deadline = "", 0, self.until[number]
-                elif durable:
+                if durable:
                     record.put(state)
+                    record.not_before = self.until.get(number, 0.0) if state == AVAILABLE else 0.0
         self.advance()

@@ -10,13 +10,13 @@ from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateWrite
+from sharebroker_protocol.model import FINISHED, AckBatch, AcquiredRange, AcquireMode, StateWrite
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.runs import Transition
 from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, Rejected
 from tests.support.examples import scaled
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
@@ -29,6 +29,7 @@ LIMITS = st.builds(
     delivery_count_limit=st.integers(2, 7),
     lock_duration=st.sampled_from([5.0, 30.0]),
     max_record_locks=st.integers(5, 60),
+    max_runs=st.sampled_from([3, 8, 20_000, 20_000]),
     renew_enabled=st.sampled_from([True, True, False]),
 )
 
@@ -98,6 +99,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         offset = self.share.next_fetch_offset()
         read = [piece for piece in self.log if piece[1] >= offset][:depth]
         request = AcquireRequest(member, most, size, mode)
+        self.model.runs = len(self.share.in_flight.runs)
         acquired = self.share.acquire(request, offset, read, self.now)
         expected = self.model.acquire(request, offset, read, self.now)
         assert [(x, a.delivery_count) for a in acquired for x in range(a.first, a.last + 1)] == expected
@@ -326,19 +328,29 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 run.lock.member if run.lock else "",
                 run.lock.token if run.lock else 0,
                 (self.numbers[run.pending], int(run.target)) if run.pending else None,
-                tuple(run.batch) if run.batch else None,
+                tuple(run.batch) if run.batch and run.state not in FINISHED else None,
+                run.not_before_ms / 1000,
             )
             for run in share.in_flight.runs
             for offset in range(run.first, run.last + 1)
         }
         assert seen == {
-            offset: (r.state, r.count, r.member, r.token, r.change, r.unit)
+            offset: (
+                r.state,
+                r.count,
+                r.member,
+                r.token,
+                r.change,
+                None if r.finished else r.unit,
+                r.not_before,
+            )
             for offset, r in model.records.items()
         }
         assert (share.start_offset, share.end_offset) == (model.start, model.end)
-        assert share.in_flight_count == model.width
+        assert (share.in_flight.locked, share.in_flight.ready) == (model.locked, model.ready)
         assert share.delivery_complete_count == model.complete_count
         assert share.next_fetch_offset() == model.next_fetch_offset()
+        model.runs = len(share.in_flight.runs)
         assert (share.acquirable_offset() is not None) == model.can_acquire()
         for member in ("m1", "m2"):
             held = [

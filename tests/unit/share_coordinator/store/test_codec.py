@@ -21,6 +21,9 @@ CODEC = ShareRecordCodec()
 int32 = st.integers(-1, 2**31 - 1)
 int64 = st.integers(-1, 2**63 - 1)
 keys = st.builds(SharePartitionKey, st.text(st.characters(exclude_categories=["Cs"])), st.text("Ab_-"), int32)
+RUNS = 20_000
+"""`group.share.partition.max.runs`."""
+
 batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32), max_size=4).map(tuple)
 records: st.SearchStrategy[ShareRecord] = st.one_of(
     st.builds(ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches),
@@ -76,3 +79,13 @@ def test_invalid_payload_is_rejected(payload: bytes) -> None:
 def test_a_delta_of_one_batch_is_small() -> None:
     record = ShareDelta(KEY, 100, 10_000, -1, 1_000_000, 7, (batch(1_000_000, 1_000_099),), 1_790_000_000_000)
     assert len(CODEC.encode(record)) <= 64
+
+
+def test_a_checkpoint_of_the_most_runs_is_smaller_than_a_mebibyte() -> None:
+    base = 1 << 50
+    runs = tuple(StateBatch(base + n, base + n, 2 * (n % 2), 5) for n in range(RUNS))
+    key = SharePartitionKey("group", "A" * 22, 0)
+    checkpoint = ShareCheckpoint(key, 1, 1, 1, base, RUNS // 2, 1, 1, runs)
+    encoded = ShareRecordCodec().encode(checkpoint)
+    assert len(encoded) < 1 << 20
+    assert ShareRecordCodec().decode(encoded) == checkpoint

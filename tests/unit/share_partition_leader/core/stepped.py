@@ -29,7 +29,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     TimerFired,
     UndoAcquire,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.runs import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 
 
@@ -76,7 +76,7 @@ class SteppedPartition(SharePartition):
         return self.in_flight.after_end if available is None else available
 
     def acquirable_offset(self) -> int | None:
-        return self.in_flight.acquirable_offset(self.settings.max_record_locks)
+        return self.in_flight.acquirable_offset(self.settings)
 
     def next_is_throttled(self) -> bool:
         return self.in_flight.next_is_throttled(self.settings.throttle_limit)
@@ -123,7 +123,7 @@ class SteppedPartition(SharePartition):
         if error:
             roll_back(self.in_flight, self._locks, transitions)
             return Completed(False, 0, 0, 0)
-        completed = commit(self.in_flight, self._locks, transitions)
+        completed = commit(self.in_flight, transitions)
         count_archived(self.counts, transitions, completed)
         return completed
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from sharebroker_protocol.model import (
+    FINISHED,
     AckBatch,
     AcquiredRange,
     AcquireMode,
@@ -20,7 +21,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     LogBatch,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
+from sharebroker_server.share_partition_leader.core.runs import Run, Transition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 
@@ -128,6 +129,8 @@ def picture(share: SteppedPartition, members: bool = False) -> str:
     shown: list[tuple[int, int, str]] = []
     for run in share.in_flight.runs:
         text = f"{run.state.name.lower()} {run.delivery_count}"
+        if run.not_before_ms:
+            text += f" from {run.not_before_ms / 1000:g}"
         if members and run.lock is not None:
             text += f" {run.lock.member}"
         if shown and shown[-1][1] + 1 == run.first and shown[-1][2] == text:
@@ -155,10 +158,14 @@ def check(share: SteppedPartition) -> None:
     if runs:
         assert in_flight.start == runs[0].first
         assert in_flight.end == runs[-1].last
-        assert runs[0].state < ACKNOWLEDGED
+        assert runs[0].state not in FINISHED
     else:
         assert in_flight.start == in_flight.end
-    assert in_flight.complete_count == sum(run.size for run in runs if run.state >= ACKNOWLEDGED)
+    assert in_flight.complete_count == sum(run.size for run in runs if run.state in FINISHED)
+    assert in_flight.locked == sum(run.size for run in runs if run.lock is not None)
+    assert in_flight.waiting == sum(run.size for run in runs if run.not_before_ms)
+    assert in_flight.ready == sum(run.size for run in runs if run.ready)
+    assert in_flight.sizes()[2] == sum(run.size for run in runs)
     for run in runs:
         _check_run(run)
     _check_batches(runs)
@@ -169,9 +176,13 @@ def _check_run(run: Run) -> None:
     assert (run.lock is not None) == (run.state is ACQUIRED)
     assert run.pending is None or (run.lock is not None and run in run.pending.runs)
     assert run.delivery_count > 0 or run.state in (AVAILABLE, ARCHIVED)
+    assert not run.not_before_ms or run.state is AVAILABLE
+    if run.lock is not None:
+        assert run.lock.first <= run.first
+        assert run.last <= run.lock.last
     if run.batch is None:
         assert run.delivery_count == 0
-    else:
+    elif run.state not in FINISHED:
         assert run.batch.first <= run.first
         assert run.last <= run.batch.last
 
@@ -187,9 +198,10 @@ def _check_batches(runs: list[Run]) -> None:
 
 def _check_hints(share: SteppedPartition) -> None:
     in_flight = share.in_flight
-    available = [run.first for run in in_flight.runs if run.state is AVAILABLE]
+    available = [run.first for run in in_flight.runs if run.ready]
     assert in_flight.first_available() == (available[0] if available else None)
     deadlines = [run.lock.deadline for run in in_flight.runs if run.lock and run.pending is None]
+    deadlines += [run.not_before_ms / 1000 for run in in_flight.runs if run.not_before_ms]
     bound = share.next_deadline()
     assert not deadlines or (bound is not None and bound <= min(deadlines))
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_protocol.model import AcquireMode
+from sharebroker_protocol.model import AckBatch, AcquireMode
 from sharebroker_server.share_partition_leader.core.events import AcquireRequest, SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.in_flight import MAX_WIDTH, InFlight
 from tests.unit.share_partition_leader.core.support import (
     LIMITED,
     OPTIMIZED,
     RELEASE,
     ack,
+    acks,
     check,
+    done,
     fetch,
     log_of,
+    offsets,
     opened,
     picture,
     ranges,
@@ -59,12 +63,12 @@ def test_new_records_are_acquired_in_whole_batches(log: str, most: int, size: in
 @pytest.mark.parametrize(
     ("log", "most", "expected", "window"),
     [
-        pytest.param("0-9", 1, "0 x1", "0 acquired 1, 1-9 available 0", id="one of ten"),
-        pytest.param("0-9", 9, "0-8 x1", "0-8 acquired 1, 9 available 0", id="nine of ten"),
+        pytest.param("0-9", 1, "0 x1", "0 acquired 1", id="one of ten"),
+        pytest.param("0-9", 9, "0-8 x1", "0-8 acquired 1", id="nine of ten"),
         pytest.param("0-9", 10, "0-9 x1", "0-9 acquired 1", id="all"),
         pytest.param("0-9", 500, "0-9 x1", "0-9 acquired 1", id="more than available"),
-        pytest.param("0-9 10-19", 5, "0-4 x1", "0-4 acquired 1, 5-9 available 0", id="first batch only"),
-        pytest.param("0-9 10-19", 12, "0-11 x1", "0-11 acquired 1, 12-19 available 0", id="into the second"),
+        pytest.param("0-9 10-19", 5, "0-4 x1", "0-4 acquired 1", id="first batch only"),
+        pytest.param("0-9 10-19", 12, "0-11 x1", "0-11 acquired 1", id="into the second"),
         pytest.param(SINGLES, 5, "0-4 x1", "0-4 acquired 1", id="singles leave no tail"),
         pytest.param("0-9", 0, "", "", id="none requested"),
     ],
@@ -85,7 +89,7 @@ def test_strictly_limited_batch_is_one_unit_for_any_batch_size() -> None:
 def test_tail_of_a_limited_batch_is_acquired_next() -> None:
     share = opened()
     taken = [ranges(fetch(share, "0-9 10-19", most=4, mode=LIMITED)) for _ in range(6)]
-    assert taken == ["0-3 x1", "4-7 x1", "8-9 x1, 10-11 x1", "12-15 x1", "16-19 x1", ""]
+    assert taken == ["0-3 x1", "4-7 x1", "8-11 x1", "12-15 x1", "16-19 x1", ""]
 
 
 def test_tail_of_a_limited_batch_is_acquired_whole_in_batch_mode() -> None:
@@ -188,8 +192,8 @@ def narrow(locks: int) -> SharePartitionSettings:
     ("locks", "log", "expected", "more"),
     [
         pytest.param(10, "0-9 10-19", "0-9 x1", False, id="exact"),
-        pytest.param(5, "0-9 10-19", "0-9 x1", False, id="soft up to the batch's end"),
-        pytest.param(11, "0-9 10-19", "0-19 x1", False, id="soft, second batch"),
+        pytest.param(5, "0-9 10-19", "0-4 x1", False, id="cuts a batch"),
+        pytest.param(11, "0-9 10-19", "0-10 x1", False, id="cuts the second batch"),
         pytest.param(20, "0-9", "0-9 x1", True, id="room left"),
     ],
 )
@@ -201,13 +205,29 @@ def test_the_window_is_full_at_its_limit(locks: int, log: str, expected: str, mo
         assert fetch(share, "20-29") == []
 
 
-def test_a_full_window_counts_strictly_by_limit() -> None:
-    share = opened(settings=narrow(5))
-    assert ranges(fetch(share, "0-9", mode=LIMITED)) == "0-4 x1"
-    # The batch is in the window as a whole, so its tail can still be acquired.
-    assert share.in_flight_count == 10
-    assert ranges(fetch(share, "0-9 10-19", mode=LIMITED)) == "5-9 x1"
-    assert fetch(share, "0-9 10-19", mode=LIMITED) == []
+@pytest.mark.parametrize("mode", [OPTIMIZED, LIMITED])
+def test_a_batch_larger_than_the_limit_is_acquired_in_portions(mode: AcquireMode) -> None:
+    share = opened(settings=narrow(100))
+    seen = []
+    while acquired := fetch(share, "0-399", mode=mode):
+        assert share.in_flight.locked == 100
+        assert fetch(share, "0-399", "m2", mode=mode) == []
+        seen.append(ranges(acquired))
+        ack(share, seen[-1].removesuffix(" x1"))
+    assert seen == ["0-99 x1", "100-199 x1", "200-299 x1", "300-399 x1"]
+
+
+@pytest.mark.parametrize("mode", [OPTIMIZED, LIMITED])
+def test_locks_stay_below_a_lowered_limit_when_records_are_redelivered(mode: AcquireMode) -> None:
+    share = opened(settings=narrow(30))
+    fetch(share, "0-29")
+    ack(share, "0-29", RELEASE)
+    share.settings = narrow(7)
+    assert ranges(fetch(share, "0-29", mode=mode)) == "0-6 x2"
+    assert share.acquirable_offset() is None
+    assert fetch(share, "0-29", mode=mode) == []
+    ack(share, "3-6")
+    assert ranges(fetch(share, "0-29", mode=mode)) == "7-10 x2"
 
 
 def test_a_full_window_redelivers_and_acquires_nothing_new() -> None:
@@ -219,14 +239,69 @@ def test_a_full_window_redelivers_and_acquires_nothing_new() -> None:
     assert share.acquirable_offset() is None
 
 
-def test_finished_records_after_a_slow_one_keep_the_window_full() -> None:
+def test_finished_records_after_a_slow_one_leave_the_window_open() -> None:
     share = opened(settings=narrow(30))
     fetch(share, "0-29")
     ack(share, "1-29")
     assert (share.in_flight_count, share.delivery_complete_count) == (30, 29)
+    assert ranges(fetch(share, "30-69")) == "30-58 x1"
     assert share.acquirable_offset() is None
-    ack(share, "0")
-    assert (share.in_flight_count, share.start_offset, share.acquirable_offset()) == (0, 30, 30)
+    ack(share, "0 30-58")
+    assert (share.in_flight_count, share.start_offset, share.acquirable_offset()) == (0, 59, 59)
+
+
+@pytest.mark.parametrize("delay", [0.0, 3600.0])
+def test_one_unfinished_record_beside_200_000_later_ones_takes_few_runs(delay: float) -> None:
+    share = opened(settings=SharePartitionSettings(lock_duration=1e6))
+    fetch(share, "0-99", "slow")
+    ack(share, "0-49 51-99", member="slow")
+    if delay:
+        transition = share.acknowledge("slow", acks("50", RELEASE), 0.0, delay)
+        assert transition is not None
+        done(share, transition)
+    for first in range(100, 200_100, 500):
+        assert offsets(fetch(share, [(first, first + 499)])) == list(range(first, first + 500))
+        # Out of order, as several consumers acknowledge.
+        ack(share, f"{first + 100}-{first + 499}")
+        ack(share, f"{first}-{first + 99}")
+    assert (share.start_offset, share.end_offset) == (50, 200_099)
+    assert len(share.in_flight.runs) <= 3
+
+
+def test_counting_the_width_stops_a_share_partition_behind_one_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mutant of the test above."""
+    monkeypatch.setattr(InFlight, "room", lambda self, settings: settings.max_record_locks - self.count)
+    with pytest.raises(AssertionError):
+        test_one_unfinished_record_beside_200_000_later_ones_takes_few_runs(3600.0)
+
+
+def test_no_new_record_is_acquired_beyond_the_limit_of_runs() -> None:
+    share = opened(settings=SharePartitionSettings(max_record_locks=30_000, lock_duration=1e6))
+    for first in range(0, 30_000, 100):
+        if fetch(share, [(first, first + 99)]) == []:
+            break
+        accepted = share.acknowledge("m1", [AckBatch(n, n, (1,)) for n in range(first, first + 100, 2)], 0.0)
+        assert accepted is not None
+        share.complete([accepted])
+    assert 20_000 <= len(share.in_flight.runs) < 20_100
+    assert 20_000 <= share.end_offset < 20_100
+    assert share.acquirable_offset() is None
+    # Held records still end, and unite with their neighbours.
+    ack(share, " ".join(map(str, range(101, 221, 2))))
+    end = share.end_offset + 1
+    assert share.acquirable_offset() == end
+    assert ranges(fetch(share, [(end, end + 9)])) == f"{end}-{end + 9} x1"
+
+
+def test_the_width_of_the_window_is_bounded_by_kafkas_int32() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    share.in_flight.end = MAX_WIDTH - 2000
+    assert share.acquirable_offset() == MAX_WIDTH - 1999
+    share.in_flight.end += 1
+    assert share.acquirable_offset() is None
 
 
 @pytest.mark.parametrize(

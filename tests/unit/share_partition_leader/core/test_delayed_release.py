@@ -6,7 +6,11 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import LONGEST_DELAY_MS
-from sharebroker_server.share_partition_leader.core.events import Completed, SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import (
+    Completed,
+    SharePartitionSettings,
+    TimerFired,
+)
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -17,6 +21,7 @@ from tests.unit.share_partition_leader.core.support import (
     ack,
     acks,
     check,
+    compact,
     done,
     fetch,
     opened,
@@ -46,11 +51,9 @@ def test_a_delayed_release_is_written_as_a_release() -> None:
     assert transition is not None
     assert show(share.write([transition])) == "0: 2-4 available 1"
     assert share.complete([transition]) == Completed(False, 0, 0, 0)
-    assert [(lock.member, lock.first, lock.last) for lock in share.in_flight.held()] == [
-        ("m1", 0, 1),
-        ("", 2, 4),
-        ("m1", 5, 9),
-    ]
+    assert picture(share, members=True) == "0-1 acquired 1 m1, 2-4 available 1 from 10, 5-9 acquired 1 m1"
+    assert share.in_flight.waiting_ranges() == [(2, 4)]
+    assert share.in_flight.sizes() == (10, 3, 10, 7, 0, 3)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +71,12 @@ def test_delayed_record_is_acquirable_after_the_delay(now: float, handed: str) -
 def test_the_deadline_includes_the_delay() -> None:
     share = _released("0-9", 5.0)
     assert share.next_deadline() == 5.0
-    expired = share.expire(5.0)
-    assert [(lost.member, lost.token, lost.first, lost.last) for lost in expired.lost] == [("", 0, 0, 9)]
+    assert picture(share) == "0-9 available 1 from 5"
+    assert share.handle(TimerFired(), 4.999).wake is False
+    effects = share.handle(TimerFired(), 5.0)
+    assert (effects.wake, effects.lost, effects.write_due) == (True, (), False)
     assert picture(share) == "0-9 available 1"
+    assert share.next_deadline() == 30.0
 
 
 def test_delays_of_several_requests_end_separately() -> None:
@@ -78,12 +84,43 @@ def test_delays_of_several_requests_end_separately() -> None:
     fetch(share, "0-9")
     for part, delay in (("0-2", 20.0), ("3-5", 10.0), ("6-9", 15.0)):
         _released(part, delay, share=share)
-    completed = []
+    ready = []
     for _ in range(3):
         deadline = share.next_deadline()
         assert deadline is not None
-        completed += [(deadline, lost.first, lost.last) for lost in share.expire(deadline).lost]
-    assert completed == [(10.0, 3, 5), (15.0, 6, 9), (20.0, 0, 2)]
+        share.expire(deadline)
+        check(share)
+        ready.append((deadline, ranges(fetch(share, "0-9", now=deadline))))
+    assert ready == [(10.0, "3-5 x2"), (15.0, "6-9 x2"), (20.0, "0-2 x2")]
+
+
+def test_waiting_neighbours_with_one_time_are_one_run() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    for part, now in (("0-2", 0.0), ("6-9", 0.0), ("3-5", 1.0)):
+        _released(part, 10.0 - now, now, share=share)
+    assert [(run.first, run.last) for run in share.in_flight.runs] == [(0, 9)]
+    share.expire(10.0)
+    check(share)
+    assert ranges(fetch(share, "0-9", now=10.0)) == "0-9 x2"
+
+
+def test_remaining_part_of_a_waiting_run_becomes_ready() -> None:
+    share = _released("0-9", 10.0)
+    compact(share, 0, 3)
+    share.expire(10.0)
+    check(share)
+    assert ranges(fetch(share, "4-9", now=10.0)) == "4-9 x2"
+
+
+def test_many_ended_waits_do_not_stay_in_memory() -> None:
+    share = opened(settings=SharePartitionSettings(max_record_locks=10_000))
+    fetch(share, "0")
+    for first in range(1, 2001):
+        fetch(share, [(first, first)])
+        _released(str(first), 1000.0, share=share)
+        share.move_log_start(first + 1)
+    assert len(share.in_flight.due) < 200
 
 
 @pytest.mark.parametrize("kind", [GAP, ACCEPT, RELEASE, REJECT, RENEW])
@@ -107,15 +144,15 @@ def test_delayed_release_at_the_delivery_limit_archives_at_once() -> None:
     assert transition is not None
     assert show(share.write([transition])) == "0: 0-4 available 2, 5 archived 5"
     assert share.complete([transition]) == Completed(False, 0, 0, 1)
-    assert picture(share).startswith("0-4 acquired 2, 5 archived 5")
+    assert picture(share).startswith("0-4 available 2 from 10, 5 archived 5")
 
 
-def test_lowered_delivery_limit_applies_when_the_delay_ends() -> None:
+def test_lowered_delivery_limit_applies_after_the_next_delivery() -> None:
     share = _released("0-9", 10.0)
-    share.settings = SharePartitionSettings(delivery_count_limit=1)
-    expired = share.expire(10.0)
-    assert expired.transition is not None
-    assert show(share.write([expired.transition])) == "10:"
+    share.settings = SharePartitionSettings(delivery_count_limit=2)
+    share.expire(10.0)
+    assert ranges(fetch(share, "0-9", now=10.0)) == "0-9 x2"
+    assert show(ack(share, "0-9", RELEASE)) == "10:"
 
 
 def test_failed_write_restores_the_lock_of_the_holder() -> None:
@@ -137,7 +174,8 @@ def test_delay_ended_before_its_write_ends_when_it_is_durable() -> None:
     assert share.expire(2.0).lost == ()
     done(share, transition)
     assert share.next_deadline() == 1.0
-    assert len(share.expire(2.0).lost) == 1
+    share.expire(2.0)
+    assert picture(share) == "0-9 available 1"
 
 
 def test_delayed_records_hold_the_spso_but_not_the_log_start() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
 from sharebroker_server.share_partition_leader.share_partition.holders import (
     MAX_CACHED_PRINCIPALS,
     encoded_principal,
@@ -48,11 +47,6 @@ def test_no_member_id_equals_a_session_holder(one: str, other: str) -> None:
     assert len(streams) == 3
     assert not streams & {member_holder(one), member_holder(other)}
     assert (member_holder(one) == member_holder(other)) is (one == other)
-
-
-def test_a_delayed_release_has_no_member() -> None:
-    assert DELAYED_RELEASE not in {member_holder(""), member_holder("m"), new_stream_holder("")}
-    assert member_of(DELAYED_RELEASE) == ""
 
 
 def test_a_limited_number_of_encoded_principals_is_cached() -> None:

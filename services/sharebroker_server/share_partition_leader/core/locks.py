@@ -1,0 +1,105 @@
+"""The acquisition locks of a share-partition: issues and renews them, and ends those that timed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import count
+from operator import attrgetter
+
+from sharebroker_protocol.model import RecordState
+from sharebroker_server.share_partition_leader.core.events import Counts, LostLock
+from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
+from sharebroker_server.share_partition_leader.core.runs import Lock, Run
+from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
+
+
+def tokens_of(leader_epoch: int) -> Iterator[int]:
+    """The tokens of a leader epoch: the epoch in the high 32 bits, a counter in the low ones."""
+    return count((leader_epoch << 32) + 1)
+
+
+class Locks:
+    """Issues acquisition locks and ends those that timed out.
+
+    The runs refer to their locks; this object has the token counter and a heap of the deadlines. A lock that
+    ended stays in the heap until its deadline, or until the heap is rebuilt without such locks.
+
+    No two acquisitions of a partition share a token, not even if the state was loaded again in between:
+    `tokens` continues as long as the leader epoch.
+    """
+
+    __slots__ = ("_heap", "_in_flight", "_limit", "_tokens")
+
+    def __init__(self, in_flight: InFlight, tokens: Iterator[int]) -> None:
+        self._in_flight = in_flight
+        self._tokens = tokens
+        self._heap: list[tuple[float, Lock]] = []
+        self._limit = SPARE
+
+    @property
+    def bound(self) -> float | None:
+        """A time at or before the earliest deadline, or None without locks."""
+        return self._heap[0][0] if self._heap else None
+
+    def issue(self, member: str, deadline: float, session: str = "") -> Lock:
+        """Creates the lock of a new acquisition; `watch` it once it covers its records."""
+        return Lock(member, next(self._tokens), deadline, session)
+
+    def renew(self, held: Sequence[tuple[Run, Lock]], deadline: float) -> None:
+        """Replaces the locks of runs by their successors: same acquisition, later deadline."""
+        successors: dict[Lock, Lock] = {}
+        for run, lock in held:
+            if lock not in successors:
+                successors[lock] = Lock(
+                    lock.member, lock.token, deadline, lock.session, lock.first, lock.last
+                )
+            run.lock = successors[lock]
+        self._in_flight.coalesce([run for run, _ in held])
+        for lock in successors.values():
+            self.watch(lock)
+
+    def watch(self, lock: Lock) -> None:
+        """Ends the lock at its deadline; call it when runs have the lock."""
+        heappush(self._heap, (lock.deadline, lock))
+        if len(self._heap) > self._limit:
+            held = {entry[1]: entry for entry in self._heap if self._is_held(entry[1])}
+            self._heap = list(held.values())
+            heapify(self._heap)
+            self._limit = 2 * len(held) + SPARE
+
+    def expire(self, delivery_count_limit: int, now: float) -> list[LostLock]:
+        """Ends the locks whose deadline is reached, except those of runs with a pending transition."""
+        ended: list[Run] = []
+        lost: list[LostLock] = []
+        while self._heap and self._heap[0][0] <= now:
+            lock = heappop(self._heap)[1]
+            for run in self._in_flight.under(lock):
+                if run.pending is None:
+                    lost.append(_time_out(self._in_flight, run, lock, delivery_count_limit))
+                    ended.append(run)
+        self._in_flight.coalesce(ended)
+        lost.sort(key=attrgetter("first"))
+        return lost
+
+    def _is_held(self, lock: Lock) -> bool:
+        return lock.last >= self._in_flight.start and any(self._in_flight.under(lock))
+
+
+def _time_out(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
+    state = after_failed_delivery(RecordEvent.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
+    in_flight.locked -= run.size
+    run.unlock(state)
+    in_flight.tally(run, run.size)
+    if state is RecordState.AVAILABLE:
+        in_flight.mark_available(run.first)
+    return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)
+
+
+def count_time_outs(counts: Counts, lost: Sequence[LostLock]) -> None:
+    """Counts locks that timed out."""
+    for lock in lost:
+        size = lock.last - lock.first + 1
+        counts.lost += size
+        if lock.state is RecordState.ARCHIVED:
+            counts.exhausted += size

@@ -1,0 +1,125 @@
+"""Runs of records with their batches, locks and pending transitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sharebroker_protocol.model import FINISHED, RecordState, StateBatch
+from sharebroker_server.share_partition_leader.core.events import Reply
+
+AVAILABLE = RecordState.AVAILABLE
+ACQUIRED = RecordState.ACQUIRED
+ACKNOWLEDGED = RecordState.ACKNOWLEDGED
+ARCHIVED = RecordState.ARCHIVED
+
+
+class Batch(NamedTuple):
+    """The offsets that were first acquired, or loaded, together; the unit of redelivery."""
+
+    first: int
+    last: int
+
+
+@dataclass(slots=True, eq=False)
+class Lock:
+    """An acquisition lock, shared by all runs of one acquisition; immutable: a renewal creates another.
+
+    It ends with the share `session` that it was issued to, if any; its `member` may acknowledge it in another
+    session. Its runs lie in `first` to `last`, which are set once all records are acquired.
+    """
+
+    member: str
+    token: int
+    deadline: float
+    session: str = ""
+    first: int = 0
+    last: int = -1
+
+    def __lt__(self, other: Lock) -> bool:
+        """Orders locks with equal deadlines in a heap."""
+        return self.token < other.token
+
+    def cover(self, first: int, last: int) -> None:
+        """Extends the offsets in which the lock's runs lie."""
+        self.first = first if self.last < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+
+
+class Transition:
+    """State changes that are committed or rolled back together.
+
+    `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
+    timeout) has none. `reply` receives the outcome. `rejected` and `gaps` count archived offsets by reason.
+    """
+
+    __slots__ = ("batches", "gaps", "rejected", "reply", "runs")
+
+    def __init__(self, reply: Reply | None = None) -> None:
+        self.reply = reply
+        self.runs: list[Run] = []
+        self.batches: list[StateBatch] = []
+        self.rejected = 0
+        self.gaps = 0
+
+    def add(self, run: Run, target: RecordState) -> None:
+        """Adds a run; it changes to `target` when the transition is committed."""
+        run.target = target
+        run.target_not_before_ms = 0
+        run.pending = self
+        self.runs.append(run)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Offsets first..last in one state, with one delivery count and one lock.
+
+    A run has a `lock` exactly while it is ACQUIRED. It stays ACQUIRED while a `pending` transition to
+    `target` is written. A run without a `batch` is a gap in the loaded state. An AVAILABLE run with
+    `not_before_ms` waits: it cannot be acquired before that time. 0: it does not wait. `target_not_before_ms`
+    becomes the time when the transition is committed.
+    """
+
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+    batch: Batch | None
+    lock: Lock | None = None
+    pending: Transition | None = None
+    target: RecordState = AVAILABLE
+    not_before_ms: int = 0
+    target_not_before_ms: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether the records can be acquired now."""
+        return self.state is AVAILABLE and not self.not_before_ms
+
+    @property
+    def size(self) -> int:
+        """The number of offsets."""
+        return self.last - self.first + 1
+
+    def unlock(self, state: RecordState) -> None:
+        """Ends the lock, the wait and any pending transition, and sets the state."""
+        self.state = state
+        self.lock = None
+        self.pending = None
+        self.not_before_ms = 0
+
+    def continues_as(self, other: Run) -> bool:
+        """Whether `other` is adjacent and differs only in its offsets; pending runs stay apart.
+
+        Finished runs unite across batches: the batch is the unit of redelivery.
+        """
+        return (
+            self.last + 1 == other.first
+            and self.state is other.state
+            and self.delivery_count == other.delivery_count
+            and self.lock is other.lock
+            and (self.batch is other.batch or self.state in FINISHED)
+            and self.pending is None
+            and other.pending is None
+            and self.not_before_ms == other.not_before_ms
+        )
