@@ -106,13 +106,13 @@ def test_first_available_offset_is_searched_again_after_its_acquisition() -> Non
     assert in_flight.first_available() == 0
 
 
-def test_parts_of_an_acknowledgement_are_the_runs_and_what_lies_below_the_start() -> None:
+def test_an_acknowledgement_is_split_by_run_and_start_offset() -> None:
     in_flight = window((5, 9, ACQUIRED), (10, 14, AVAILABLE), start=5)
     assert in_flight.split_by_run(3, 12) == [(3, 4), (5, 9), (10, 12)]
     assert in_flight.split_by_run(6, 7) == [(6, 7)]
 
 
-def test_runs_of_a_lock_are_found_among_those_that_it_covers() -> None:
+def test_a_lock_finds_its_runs_in_the_offsets_it_covers() -> None:
     in_flight = window((0, 4, ACQUIRED), (5, 9, AVAILABLE), (10, 14, ACQUIRED), (15, 19, ACQUIRED))
     lock = Lock("m", 2, 30.0, first=0, last=14)
     in_flight.runs[0].lock = in_flight.runs[2].lock = lock
