@@ -25,6 +25,15 @@ Server = Annotated[
         help="The gateway to connect to; tls://HOST:PORT for TLS.",
     ),
 ]
+LagServer = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="HOST:PORT",
+        callback=add_login,
+        help="The gateway for lag requests; by default one of the cluster.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the share group.")]

@@ -9,8 +9,7 @@ import typer
 
 from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
-from sharebroker.cli.login import add_login
-from sharebroker.cli.options import AsJson, examples
+from sharebroker.cli.options import AsJson, LagServer, examples
 from sharebroker.cli.output import FAILED, columns, print_notice, print_rows
 from sharebroker_protocol.address import Address, is_loopback
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -45,15 +44,7 @@ def doctor(
         list[str] | None,
         typer.Option("--set", help="A broker property of `serve`: cluster.id, and numbers of shards."),
     ] = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            metavar="HOST:PORT",
-            callback=add_login,
-            help="The gateway for lag requests; by default one of the cluster.",
-        ),
-    ] = None,
+    server: LagServer = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a cluster for problems.
