@@ -21,8 +21,8 @@ class AuthenticationConfig:
     sasl_client_auth: str = choice(
         "required",
         ("requested", "required"),
-        "With requested, clients that do not authenticate are served as User:ANONYMOUS. It is meant for the "
-        "time in which a running cluster gets its users.",
+        "With requested, clients that do not authenticate are served as the owner of their certificate, else "
+        "as User:ANONYMOUS. It is meant for the time in which a running cluster gets its users.",
     )
     sasl_server_max_receive_size: int = int_from(
         524_288, 1, "Largest request that a connection accepts before its client is authenticated."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from sharebroker import Admin
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -35,6 +35,22 @@ class Mapped:
 
     def lists(self, shown: Identity) -> bool:
         """Returns whether librdkafka is served."""
+        try:
+            self._kafka(shown).list_topics(timeout=5.0)
+        except KafkaException:
+            return False
+        return True
+
+    def creates(self, shown: Identity, name: str) -> bool:
+        """Returns whether librdkafka creates a topic."""
+        admin = self._kafka(shown)
+        try:
+            admin.create_topics([NewTopic(name, 1)])[name].result(SECONDS)
+        except KafkaException:
+            return False
+        return True
+
+    def _kafka(self, shown: Identity) -> AdminClient:
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.cluster.kafka,
             "security.protocol": "ssl",
@@ -43,11 +59,7 @@ class Mapped:
             "ssl.key.location": str(shown.key),
             "log_level": "2",
         }
-        try:
-            AdminClient(settings).list_topics(timeout=5.0)
-        except KafkaException:
-            return False
-        return True
+        return AdminClient(settings)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +72,37 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapped]:
     rules = f"--set=ssl.principal.mapping.rules=RULE:{escaped}/worker/"
     with one_process(*tls, "--set=ssl.client.auth=required", rules) as cluster:
         yield Mapped(cluster, authority, accepted, stranger)
+
+
+@pytest.fixture(scope="module")
+def requested(mapped: Mapped, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapped]:
+    """A process that does not require SASL; only the owner of a certificate may create topics."""
+    broker = mapped.authority.issue("second", "127.0.0.1")
+    tls = [
+        f"--tls-cert={broker.certificate}",
+        f"--tls-key={broker.key}",
+        f"--tls-ca={mapped.authority.file}",
+    ]
+    options = [
+        "ssl.client.auth=required",
+        "sasl.enabled.mechanisms=SCRAM-SHA-256",
+        "sasl.client.auth=requested",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        f"super.users=User:{subject_of(mapped.accepted.der)}",
+    ]
+    with one_process(*tls, *(f"--set={option}" for option in options)) as cluster:
+        yield Mapped(cluster, mapped.authority, mapped.accepted, mapped.stranger)
+
+
+def test_without_sasl_the_owner_of_the_certificate_is_the_principal_at_both_listeners(
+    requested: Mapped,
+) -> None:
+    assert requested.creates(requested.accepted, "by-the-owner")
+    assert not requested.creates(requested.stranger, "by-another")
+    with Admin(requested.address(requested.accepted)) as admin:
+        assert [topic.name for topic in admin.list_topics()] == ["by-the-owner"]
+    with Admin(requested.address(requested.stranger)) as admin:
+        assert admin.list_topics() == []
 
 
 def test_kafka_listener_serves_only_certificates_with_a_principal(mapped: Mapped) -> None:

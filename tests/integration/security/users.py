@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from tests.support.client import Client, unique
 from tests.support.client import connected as connected_grpc
 from tests.support.kafka_client import KafkaClient
 from tests.support.kafka_client import connected as connected_kafka
-from tests.testkit.brokers import one_process
+from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.sasl import plain
 from tests.testkit.secured import Secured, secured
 from tests.testkit.waiting import until
@@ -96,9 +96,11 @@ def password(name: str) -> str:
 
 
 @contextmanager
-def serving_users(folder: Path) -> Iterator[Users]:
-    """Starts a broker with access control, and creates its users and ACLs."""
-    with secured(one_process, folder, f"--set=authorizer.class.name={STANDARD_AUTHORIZER}") as place:
+def serving_users(
+    folder: Path, start: Callable[..., AbstractContextManager[Cluster]] = one_process
+) -> Iterator[Users]:
+    """Starts a cluster with access control, and creates its users and ACLs."""
+    with secured(start, folder, f"--set=authorizer.class.name={STANDARD_AUTHORIZER}") as place:
         users = Users(place, folder)
         until(lambda: "first user created" in place.logs, SECONDS)
         with users.admin() as admin:

@@ -12,8 +12,8 @@ Theory of operation (Kafka: `SaslServerAuthenticator`, KIP-368)
 * A failure gets its response after a delay, and then closes the connection. A client that is not
   authenticated `AUTHENTICATION_TIMEOUT` seconds after it connected, or after it began to re-authenticate, is
   disconnected.
-* With `sasl.client.auth=requested` a client that is not authenticated may send any request, as ANONYMOUS.
-  Once it begins an exchange, the rules above apply.
+* With `sasl.client.auth=requested` a client that is not authenticated may send any request, as the owner of
+  its certificate or as ANONYMOUS. Once it begins an exchange, the rules above apply.
 * With `connections.max.reauth.ms` a session ends that many milliseconds after its authentication, and at
   the latest when its access token expires. After its end only SaslHandshake is admitted. A
   re-authentication keeps principal and mechanism.

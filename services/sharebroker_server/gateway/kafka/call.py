@@ -114,9 +114,9 @@ class ClientConnection:
 
     @property
     def principal(self) -> Principal:
-        """The authenticated user; without SASL the owner of the certificate; else ANONYMOUS."""
-        authenticated = self.owner if self.sasl is None else self.sasl.principal
-        return authenticated or ANONYMOUS
+        """The authenticated user, else the owner of the certificate, else ANONYMOUS (as over gRPC)."""
+        user = None if self.sasl is None else self.sasl.principal
+        return user or self.owner or ANONYMOUS
 
     @property
     def is_librdkafka(self) -> bool:

@@ -251,7 +251,7 @@ async def test_the_user_of_sasl_replaces_the_owner_of_the_certificate() -> None:
     assert ClientConnection("kafka-1", "/1", owner=owner).principal == owner
     session = Session()
     client = ClientConnection("kafka-1", "/1", sasl=session.sasl, owner=owner)
-    assert client.principal == ANONYMOUS
+    assert client.principal == owner, "as of a gRPC call without a header"
     await session.log_in()
     assert client.principal == session.sasl.principal != owner
 

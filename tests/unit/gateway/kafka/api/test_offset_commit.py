@@ -7,6 +7,9 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.kafka_wire.messages import OffsetCommitRequest, OffsetCommitResponse
+from sharebroker_server.security import audit
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness, codes
 
@@ -61,3 +64,27 @@ async def test_a_failed_request_fails_each_partition(harness: Harness) -> None:
     (topic,) = (await harness.call(10, request(10, 0), OffsetCommitResponse)).topics
     assert topic.topic_id == TOPIC.topic_id
     assert codes(topic.partitions) == {0: ErrorCode.NOT_COORDINATOR}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (AclResourceType.GROUP, "g", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (AclResourceType.TOPIC, TOPIC.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_the_audit_log_has_denied_commits(
+    harness: Harness,
+    authorizer: TableAuthorizer,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: AclResourceType,
+    name: str,
+    code: ErrorCode,
+) -> None:
+    logged: list[tuple[AclOperation, AclResourceType, str]] = []
+    monkeypatch.setattr(audit, "denied", lambda _, operation, denied: logged.append((operation, *denied)))
+    authorizer.deny(AclOperation.READ, kind, name)
+    (topic,) = (await harness.call(9, request(9, 0), OffsetCommitResponse)).topics
+    assert codes(topic.partitions) == {0: code}
+    assert logged == [(AclOperation.READ, kind, name)]
+    assert not harness.services.requests
