@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from tests.architecture.sources import ROOT, nodes, python
 
 DOCUMENT = ROOT / "docs" / "operations.md"
+ROW = re.compile(r"\| `([^`]+)` \| (?:debug|info|warning|error) \|")
 METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 EVENT_ARGUMENT = {"background": 1, "log": 0}
 """Our methods that log an event: the position of the event (`GatewayContext`, `RateLimitedLog`)."""
@@ -32,10 +34,22 @@ def test_every_documented_event_is_in_the_code() -> None:
     assert documented() - texts == set()
 
 
+def test_the_events_of_each_table_are_in_alphabetical_order() -> None:
+    for table in tables():
+        assert table == sorted(table, key=str.lower)
+
+
 def documented() -> set[str]:
     """The events of the tables."""
+    return {event for table in tables() for event in table}
+
+
+def tables() -> Iterator[list[str]]:
+    """Yields the events of each table, in order."""
     _, _, rest = DOCUMENT.read_text().partition("<!-- log events -->")
-    return set(re.findall(r"^\| `([^`]+)` \| (?:debug|info|warning|error) \|", rest, re.MULTILINE))
+    for is_row, rows in groupby(map(ROW.match, rest.splitlines()), bool):
+        if is_row:
+            yield [row[1] for row in rows if row is not None]
 
 
 def logged() -> set[str]:
