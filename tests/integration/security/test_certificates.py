@@ -94,7 +94,7 @@ def requested(mapped: Mapped, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield Mapped(cluster, mapped.authority, mapped.accepted, mapped.stranger)
 
 
-def test_without_sasl_the_owner_of_the_certificate_is_the_principal_at_both_listeners(
+def test_without_sasl_both_listeners_use_the_certificate(
     requested: Mapped,
 ) -> None:
     assert requested.creates(requested.accepted, "by-the-owner")

@@ -93,15 +93,25 @@ _OFFSETS: Final = 500
 """Offsets that one turn of the event loop adds to a response."""
 
 
-async def fetch_response(
-    offsets: c.GroupOffsets, turns: Turns, *, require_stable: bool
-) -> pb.OffsetFetchResponse:
-    """Returns the committed offsets; `require_stable`: with an error for those that a transaction changes."""
-    unstable = offsets.unstable if require_stable else frozenset[TopicIdPartition]()
-    response = pb.OffsetFetchResponse()
-    async for portion in turns.portions({**offsets.committed, **dict.fromkeys(unstable)}, _OFFSETS):
-        for key in portion:
-            fields = OFFSET.fields(offsets.committed.get(key, _NO_OFFSET))
-            error = ErrorCode.UNSTABLE_OFFSET_COMMIT if key in unstable else ErrorCode.NONE
-            response.partitions.add(**key._asdict(), **fields, error_code=wire(error))
-    return response
+class OffsetResponses:
+    """Makes responses to OffsetFetch; those of a process take turns."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    async def response(self, offsets: c.GroupOffsets, *, require_stable: bool) -> pb.OffsetFetchResponse:
+        """Returns the committed offsets.
+
+        With `require_stable` those that a transaction changes have an error.
+        """
+        unstable = offsets.unstable if require_stable else frozenset[TopicIdPartition]()
+        response = pb.OffsetFetchResponse()
+        keys = {**offsets.committed, **dict.fromkeys(unstable)}
+        async for portion in self._turns.portions(keys, _OFFSETS):
+            for key in portion:
+                fields = OFFSET.fields(offsets.committed.get(key, _NO_OFFSET))
+                error = ErrorCode.UNSTABLE_OFFSET_COMMIT if key in unstable else ErrorCode.NONE
+                response.partitions.add(**key._asdict(), **fields, error_code=wire(error))
+        return response

@@ -12,7 +12,6 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import
     GroupCoordinatorServiceServicer,
 )
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.aio import Turns
 from sharebroker_server.coordinator_runtime.host import expected
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.service.consumer_group_messages import (
@@ -24,9 +23,9 @@ from sharebroker_server.group_coordinator.service.consumer_group_messages import
     MEMBER,
     SYNC,
     SYNCED,
+    OffsetResponses,
     code_of,
     commit_response,
-    fetch_response,
     offsets_of,
 )
 from sharebroker_server.group_coordinator.service.deferred_replies import DeferredReplies
@@ -46,7 +45,7 @@ class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
     def __init__(self, host: Host, check: TransactionCheck) -> None:
         self._host = host
         self._deferred = DeferredReplies()
-        self._turns = Turns()
+        self._offsets = OffsetResponses()
         self._in_transactions = TransactionOffsets(host, check)
 
     async def JoinGroup(self, request: pb.JoinGroupRequest, _context: Any) -> pb.JoinGroupResponse:
@@ -103,7 +102,7 @@ class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
         """Kafka: OffsetFetch (9)."""
         command = c.FetchOffsets(request.group_id)
         offsets = await self._host.request(request.group_id, command, c.GroupOffsets)
-        return await fetch_response(offsets, self._turns, require_stable=request.require_stable)
+        return await self._offsets.response(offsets, require_stable=request.require_stable)
 
     async def OffsetDelete(self, request: pb.OffsetDeleteRequest, _context: Any) -> pb.OffsetDeleteResponse:
         """Kafka: OffsetDelete (47)."""

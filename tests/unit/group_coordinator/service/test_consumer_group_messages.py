@@ -7,12 +7,11 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.aio import Turns
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed, GroupOffsets
 from sharebroker_server.group_coordinator.service.consumer_group_messages import (
+    OffsetResponses,
     code_of,
     commit_response,
-    fetch_response,
     offsets_of,
 )
 
@@ -39,7 +38,7 @@ async def test_unstable_offsets_have_an_error_on_request(
     require_stable: bool, expected: list[tuple[int, int]]
 ) -> None:
     offsets = GroupOffsets({FIRST: Committed(7)}, frozenset({SECOND}))
-    response = await fetch_response(offsets, Turns(), require_stable=require_stable)
+    response = await OffsetResponses().response(offsets, require_stable=require_stable)
     assert [(part.partition, part.committed_offset) for part in response.partitions] == expected
     unstable = code_of(KafkaError(ErrorCode.UNSTABLE_OFFSET_COMMIT))
     assert [part.error_code == unstable for part in response.partitions] == [False, True][: len(expected)]
