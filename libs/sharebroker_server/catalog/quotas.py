@@ -122,13 +122,16 @@ class QuotaFilterComponent(NamedTuple):
 class QuotaCatalog:
     """The quotas by entity. Only `apply` changes them; `version` increases with each change."""
 
-    __slots__ = ("_by_entity", "size", "version")
+    __slots__ = ("_by_entity", "_size", "version")
 
     def __init__(self) -> None:
         self.version = 0
         self._by_entity: dict[QuotaEntity, dict[QuotaKey, float]] = {}
-        self.size = 0
-        """The number of quotas."""
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Returns the number of quotas."""
+        return self._size
 
     def of(self, entity: QuotaEntity) -> Mapping[QuotaKey, float]:
         """Returns the quotas of an entity."""
@@ -141,12 +144,12 @@ class QuotaCatalog:
     def apply(self, record: QuotaRecord) -> None:
         """Applies a record."""
         quotas = self._by_entity.setdefault(record.entity, {})
-        self.size -= record.key in quotas
+        self._size -= record.key in quotas
         if record.value is None:
             quotas.pop(record.key, None)
         else:
             quotas[record.key] = record.value
-            self.size += 1
+            self._size += 1
         if not quotas:
             del self._by_entity[record.entity]
         self.version += 1
@@ -172,7 +175,7 @@ def decide_quotas(quotas: QuotaCatalog, command: AlterQuotas) -> tuple[QuotaReco
         if value != current.get(key):
             records.append(QuotaRecord(entity, key, value))
     added = sum(record.value is not None and record.key not in current for record in records)
-    if quotas.size + added > MAX_QUOTAS:
+    if len(quotas) + added > MAX_QUOTAS:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The limit of {MAX_QUOTAS} quotas is reached.")
     return () if command.validate_only else tuple(records)
 

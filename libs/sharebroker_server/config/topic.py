@@ -19,6 +19,7 @@ from sharebroker_server.config.keys import (
     choice,
     ignored,
     inherited,
+    integer,
     parse_all,
     several,
     table,
@@ -43,6 +44,13 @@ class TopicConfig:
         "consumed: also delete records that every share group of the topic has finished (not in Kafka).",
     )
     max_message_bytes: int = _of("message.max.bytes")
+    message_dedup_window_ms: int = integer(
+        0,
+        0,
+        86_400_000,
+        "A record with the message id of an earlier record of its partition is a duplicate for this time; 0: "
+        "message ids have no effect (not in Kafka).",
+    )
     message_timestamp_type: str = _of("log.message.timestamp.type")
     message_timestamp_before_max_ms: int = _of("log.message.timestamp.before.max.ms")
     message_timestamp_after_max_ms: int = _of("log.message.timestamp.after.max.ms")

@@ -6,10 +6,16 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import LEADER_EPOCH, BatchHeader, Buffer, StoredBatch, assign
+from sharebroker_server.record_log.core.message_ids import (
+    MessageIds,
+    Original,
+    repeated_ranges,
+    repeated_run,
+)
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Draft, marker_batch, snapshots_of
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
@@ -39,6 +45,7 @@ class RecordsAppend:
     data: Buffer
     headers: list[BatchHeader]
     verified: Verified | None
+    ids: MessageIds = ()
     result: asyncio.Future[Appended] = field(default_factory=_future)
 
     @property
@@ -54,14 +61,70 @@ class RecordsAppend:
         """
         stamp = group.log_append_ms
         first = self.headers[0]
+        repeats = Repeats.of(group, first, self.ids) if self.ids and group.draft.ids is not None else None
+        original = None if repeats is None else repeats.original
         if first.producer_id >= 0:
-            earlier = group.draft.append(first, group.offset, group.now_ms, self.verified)
+            # The sequence numbers of a batch that is not appended count: the next batch continues them.
+            offset = group.offset if original is None else original.offset
+            earlier = group.draft.append(first, offset, group.now_ms, self.verified)
             if earlier is not None:
                 return (), Appended(
                     earlier.base_offset, earlier.last_offset, -1 if stamp is None else earlier.timestamp
                 )
+        if original is not None:
+            last = original.offset + len(self.ids) - 1
+            return (), Appended(original.offset, last, -1 if stamp is None else original.timestamp)
         batches = assign(self.data, self.headers, group.offset, LEADER_EPOCH, stamp)
+        if repeats is not None:
+            repeats.add_to(group.draft, batches, self.ids)
         return batches, Appended(group.offset, batches[-1].last_offset, -1 if stamp is None else stamp)
+
+
+MAX_REPEATED_RANGES: Final = 1_000
+"""The number of separate ranges of duplicates in one append; each is stored until retention deletes it."""
+
+
+class Repeats:
+    """The records of an append whose message ids the log has already."""
+
+    __slots__ = ("_originals", "_ranges", "_transaction", "original")
+
+    def __init__(
+        self, originals: Sequence[Original | None], ranges: Sequence[tuple[int, int]], transaction: int
+    ) -> None:
+        self._originals = originals
+        self._ranges = ranges
+        self._transaction = transaction
+        self.original = repeated_run(originals) if transaction < 0 else None
+        """The original of the first record, if the append repeats consecutive records and nothing else.
+
+        A transaction appends its records in any case: it has a marker, and may be aborted.
+        """
+
+    @classmethod
+    def of(cls, group: Group, first: BatchHeader, ids: MessageIds) -> Repeats:
+        """Finds the duplicates of an append at the end of a group. Raises RECORD_LIST_TOO_LARGE."""
+        transaction = first.producer_id if first.transactional else -1
+        assert group.draft.ids is not None
+        originals = group.draft.ids.originals(ids, transaction, group.offset)
+        ranges = repeated_ranges(originals, group.offset)
+        if len(ranges) > MAX_REPEATED_RANGES:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The append has {len(ranges)} separate ranges of duplicates; {MAX_REPEATED_RANGES} are "
+                "allowed. Send fewer records at once.",
+            )
+        return cls(originals, ranges, transaction)
+
+    def add_to(self, draft: Draft, batches: Sequence[StoredBatch], ids: MessageIds) -> None:
+        """Adds the batches of the append: new ids, and ranges that share groups skip."""
+        draft.skip(self._ranges)
+        assert draft.ids is not None
+        begin = batches[0].base_offset
+        for batch in batches:
+            part = slice(batch.base_offset - begin, batch.last_offset + 1 - begin)
+            repeated = [original is not None for original in self._originals[part]]
+            draft.ids.add(batch.base_offset, ids[part], batch.max_timestamp, repeated, self._transaction)
 
 
 @dataclass(slots=True)
@@ -110,11 +173,17 @@ class Group:
     @property
     def snapshots(self) -> Mapping[str, bytes]:
         """The producer snapshots to store with the batches."""
-        return snapshots_of(self.draft) if self.draft.producers else NO_SNAPSHOTS
+        draft = self.draft
+        return snapshots_of(draft) if draft.producers or draft.duplicates else NO_SNAPSHOTS
+
+    @property
+    def changes_store(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.batches or self.draft.producers)
 
     @property
     def beyond_limit(self) -> bool:
-        """Whether a full store must accept the group: it has only markers.
+        """Whether a full store must accept the group: it has no records.
 
         Consumers cannot read past an open transaction, so that no record would ever be deleted.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
@@ -9,9 +10,17 @@ from typing import Final
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core.log_state import LogState, MemoryLimits
-from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.batch import StoredBatch, header_of
+from sharebroker_server.record_log.core.log_state import LogState
+from sharebroker_server.record_log.core.transactions import (
+    Draft,
+    Transactions,
+    commits,
+    load_snapshots,
+    snapshots_of,
+)
 from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.record_log.record_validation import LogSettings, stored_ids
 from sharebroker_server.stream_log.port import LogFull
 
 _log = structlog.get_logger()
@@ -73,11 +82,11 @@ def storage_error(reason: object) -> KafkaError:
 
 
 async def load(
-    store: RecordStore, partition: str, known_end: int, limits: MemoryLimits, now_ms: int
+    store: RecordStore, partition: str, known_end: int, settings: LogSettings, now_ms: int
 ) -> tuple[LogState, Transactions]:
     """Reads bounds, segments, producer snapshots and the batches after the last closed segment.
 
-    The log ends at `known_end` at least.
+    The log ends at `known_end` at least. Message ids are read from the batches of `message.dedup.window.ms`.
 
     Raises:
         LogUnavailable: the store cannot be read.
@@ -87,13 +96,53 @@ async def load(
     segments = await store.segments(partition)
     transactions = load_snapshots(await store.snapshots(partition))
     log_end = max(bounds.log_end_offset, known_end)
-    state = LogState(bounds.log_start_offset, log_end, segments, limits)
+    state = LogState(bounds.log_start_offset, log_end, segments, settings.limits)
     offset = state.unread_from
     while offset < bounds.log_end_offset and (batches := await store.read(partition, offset, READ_BYTES)):
         for batch in batches:
             state.add(batch, now_ms)
         offset = batches[-1].last_offset + 1
+    if settings.dedup_window_ms:
+        start = state.index.first_since(now_ms - settings.dedup_window_ms)
+        if start is not None:
+            await _load_ids(
+                store, partition, max(start, state.log_start_offset), transactions, settings, now_ms
+            )
     return state, transactions
+
+
+async def _load_ids(
+    store: RecordStore,
+    partition: str,
+    offset: int,
+    transactions: Transactions,
+    settings: LogSettings,
+    now_ms: int,
+) -> None:
+    """Reads the message ids of the batches from `offset` on. Raises LogUnavailable."""
+    while batches := await store.read(partition, offset, READ_BYTES):
+        draft = transactions.draft(settings.dedup_window_ms, now_ms)
+        for batch in batches:
+            _replay_ids(draft, transactions, batch)
+            await asyncio.sleep(0)
+        transactions.commit(draft)
+        offset = batches[-1].last_offset + 1
+
+
+def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch) -> None:
+    """Adds the ids of a stored batch as its append did: those of duplicates do not count."""
+    header = header_of(batch.data)
+    if draft.ids is None:
+        return
+    if batch.control:
+        draft.ids.end(header.producer_id, commit=commits(batch))
+    elif ids := stored_ids(batch):
+        repeated = [False] * len(ids)
+        for first, last in transactions.duplicates_in(batch.base_offset, batch.last_offset + 1):
+            for offset in range(max(first, batch.base_offset), min(last, batch.last_offset) + 1):
+                repeated[offset - batch.base_offset] = True
+        transaction = header.producer_id if header.transactional else -1
+        draft.ids.add(batch.base_offset, ids, batch.max_timestamp, repeated, transaction)
 
 
 async def restore(

@@ -69,6 +69,7 @@ from sharebroker_server.record_log.core.batch import (
     first_since,
 )
 from sharebroker_server.record_log.core.log_state import LogState
+from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
 from sharebroker_server.record_log.lifecycle import (
@@ -191,12 +192,16 @@ class PartitionLog:
         data: Buffer,
         verified: Verified | None = None,
         headers: list[BatchHeader] | None = None,
+        ids: list[int | None] | None = None,
     ) -> Appended:
         """Appends the record batches of one produce request; returns once they are durable.
 
         For a duplicate batch of an idempotent producer, returns the offsets of the original. The first batch
-        of a transaction requires `verified`. `headers` is the result of a validation by the caller; without
-        it the batches are validated here.
+        of a transaction requires `verified`. `headers` is the result of a validation by the caller, and `ids`
+        are the message ids that it found; without it the batches are validated here.
+
+        Records that repeat consecutive records within `message.dedup.window.ms` are not appended: the result
+        has the offsets of the originals. Other duplicates are appended, and share groups skip them.
 
         Raises:
             KafkaError: errors of `LogSettings.headers` and `check_batch`; THROTTLING_QUOTA_EXCEEDED if the
@@ -204,8 +209,11 @@ class PartitionLog:
                 records may have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
         """
         if headers is None:
-            headers = self.settings.headers(data, self.now_ms)
-        return await self._enqueue(RecordsAppend(data, headers, verified))
+            ids = [] if self.settings.dedup_window_ms else None
+            headers = self.settings.headers(data, self.now_ms, ids)
+        if ids and ids.count(None) == len(ids):
+            ids = None
+        return await self._enqueue(RecordsAppend(data, headers, verified, ids or ()))
 
     async def end_transaction(self, marker: Marker) -> Appended:
         """Appends a marker, even if the producer has no transaction here.
@@ -337,8 +345,7 @@ class PartitionLog:
     async def _load(self) -> None:
         """Loads the log from the store; memory changes once everything is read."""
         # If the store lost its newest batches, their offsets must not be assigned to other records.
-        known_end, limits = self.log_end_offset, self.settings.limits
-        loading = load(self._store, self.partition, known_end, limits, self.now_ms)
+        loading = load(self._store, self.partition, self.log_end_offset, self.settings, self.now_ms)
         self._state, self.transactions = await loading
 
     # Appends
@@ -378,14 +385,15 @@ class PartitionLog:
         """Returns a group of the next appends; their offsets count only once the group is durable."""
         now_ms = self.now_ms
         stamp = now_ms if self.settings.log_append_time else None
-        group = Group(self.transactions.draft(), self.log_end_offset, now_ms, stamp)
+        draft = self.transactions.draft(self.settings.dedup_window_ms, now_ms)
+        group = Group(draft, self.log_end_offset, now_ms, stamp)
         for append in self._queue.pop_group(self.settings.max_group_bytes, separate=self._store_is_full):
             group.add(append)
         return group
 
     async def _write(self, group: Group) -> None:
         """Makes one group durable and resolves its appends."""
-        if group.batches:
+        if group.changes_store:
             await self._store_group(group)
         elif self._lease.holds(self.epoch):
             group.complete()
@@ -415,6 +423,13 @@ class PartitionLog:
         for batch in group.batches:
             self._state.add(batch, group.now_ms)
         self.transactions.commit(group.draft)
+        if self.transactions.ids.first_overflow():
+            _log.warning(
+                "message ids removed before the end of their window",
+                partition=self.partition,
+                limit=MAX_MESSAGE_IDS,
+                window_ms=self.settings.dedup_window_ms,
+            )
         group.complete()
         self._notify()
 

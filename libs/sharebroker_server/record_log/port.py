@@ -40,6 +40,8 @@ class RecordStore(Protocol):
     ) -> None:
         """Appends all batches, none below the log end, and index rows of earlier ones; or nothing.
 
+        Without batches it stores the snapshots.
+
         `snapshots` are small named values, stored in the same step; each replaces the value of the same name.
         `beyond_limit` permits the append while the store is full. Raises LogFenced, LogOutOfOrder, LogFull,
         LogNotWritten, LogOutcomeUnknown.

@@ -5,22 +5,26 @@ A consumer that cannot read a batch cannot get past it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.record import MAX_MESSAGE_ID_BYTES, MESSAGE_ID_HEADER
 from sharebroker_server.config.topic import TopicConfig
 from sharebroker_server.record_log.core.batch import (
     HEADER_SIZE,
     SMALLEST_RECORD,
     BatchHeader,
     Buffer,
+    StoredBatch,
+    header_of,
     parse_headers,
     seal,
 )
@@ -58,14 +62,15 @@ class TimestampBounds:
 class LogSettings:
     """A topic's configuration as far as it concerns the log, and the limits of this process.
 
-    `log_append_time` is message.timestamp.type=LogAppendTime. `max_pending_bytes` limits the append queue,
-    `max_group_bytes` one write to the store.
+    `log_append_time` is message.timestamp.type=LogAppendTime. `dedup_window_ms` is message.dedup.window.ms,
+    0 for none. `max_pending_bytes` limits the append queue, `max_group_bytes` one write to the store.
     """
 
     max_message_bytes: int = 1_048_588
     log_append_time: bool = False
     timestamp_bounds: TimestampBounds = field(default_factory=TimestampBounds)
     retention: Retention = field(default_factory=Retention)
+    dedup_window_ms: int = 0
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     max_pending_bytes: int = 32 << 20
     max_group_bytes: int = 4 << 20
@@ -80,13 +85,18 @@ class LogSettings:
                 topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms
             ),
             retention=Retention(
-                topic.retention_ms, topic.retention_bytes, consumed=topic.retention_policy == "consumed"
+                topic.retention_ms,
+                topic.retention_bytes,
+                consumed=topic.retention_policy == "consumed",
+                keep_ms=topic.message_dedup_window_ms,
             ),
+            dedup_window_ms=topic.message_dedup_window_ms,
         )
 
-    def headers(self, data: Buffer, now_ms: int) -> list[BatchHeader]:
+    def headers(self, data: Buffer, now_ms: int, ids: list[int | None] | None = None) -> list[BatchHeader]:
         """Returns the headers of a produce request's batches, after validating their records.
 
+        Adds the message id of each record to `ids`, or None for a record without one.
         The work is not cut into slices; `ValidationQueue` validates large batches.
 
         Raises:
@@ -95,7 +105,7 @@ class LogSettings:
         headers = parse_headers(data, self.max_message_bytes)
         check_counts(headers)
         for header, batch in batches_of(data, headers):
-            check_records(header, batch)
+            check_records(header, batch, ids=ids)
         self.check_timestamps(headers, now_ms)
         return headers
 
@@ -134,6 +144,7 @@ _LARGE_RECORD: Final = 128 << 10
 
 _CODEC_MASK: Final = 0x07
 _offset: Final = attrgetter("offset")
+_MESSAGE_ID: Final = MESSAGE_ID_HEADER.encode()
 
 
 def batches_of(data: Buffer, headers: Sequence[BatchHeader]) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -153,15 +164,22 @@ def check_counts(headers: Sequence[BatchHeader]) -> None:
         raise _too_large(f"The request has more than {MAX_RECORDS} records for a partition.")
 
 
-def check_records(header: BatchHeader, batch: Buffer, max_bytes: int = MAX_UNPACKED_BYTES) -> int:
+def check_records(
+    header: BatchHeader,
+    batch: Buffer,
+    max_bytes: int = MAX_UNPACKED_BYTES,
+    ids: list[int | None] | None = None,
+) -> int:
     """Reads each record of a batch whose header was checked; returns the unpacked size in bytes.
+
+    Adds the message id of each record to `ids`.
 
     Raises:
         UnpacksTooLargeError: the batch unpacks to more than `max_bytes`.
         KafkaError: as `plain_batch` and `record_slices`.
     """
     plain = plain_batch(header, batch, max_bytes)
-    for _ in record_slices(header, plain):
+    for _ in record_slices(header, plain, ids):
         pass
     return len(plain)
 
@@ -181,17 +199,24 @@ def plain_batch(header: BatchHeader, batch: Buffer, max_bytes: int = MAX_UNPACKE
     return seal(header._replace(attributes=header.attributes & ~_CODEC_MASK), records)
 
 
-def record_slices(header: BatchHeader, plain: Buffer) -> Iterator[None]:
+def record_slices(header: BatchHeader, plain: Buffer, ids: list[int | None] | None = None) -> Iterator[None]:
     """Reads the records of a batch that `plain_batch` returned; yields after each slice.
 
-    A slice takes a few milliseconds at most. The batch has to start at offset 0.
+    A slice takes a few milliseconds at most. The batch has to start at offset 0. Adds the message id of each
+    record to `ids`.
 
     Raises:
-        KafkaError: INVALID_RECORD if a record is unreadable or does not match the header; MESSAGE_TOO_LARGE
-            if a large record has more than MAX_HEADERS headers.
+        KafkaError: INVALID_RECORD if a record is unreadable, does not match the header, or has an invalid
+            message id; MESSAGE_TOO_LARGE if a large record has more than MAX_HEADERS headers.
     """
+    read_one: Callable[[Any], int] = _offset
+    if ids is not None:
+        if _has_ids(plain):
+            read_one = partial(_offset_and_id, ids)
+        else:
+            ids += [None] * header.record_count
     try:
-        found, read = map(_offset, DefaultRecordBatch(plain)), 0
+        found, read = map(read_one, DefaultRecordBatch(plain)), 0
         for size in _slice_sizes(header, plain):
             offsets = list(islice(found, size))
             if offsets != list(range(read, read + len(offsets))):
@@ -202,6 +227,49 @@ def record_slices(header: BatchHeader, plain: Buffer) -> Iterator[None]:
             raise _mismatch()
     except (CorruptRecordException, UnicodeDecodeError, IndexError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The batch contains unreadable records.") from error
+
+
+def stored_ids(batch: StoredBatch) -> Sequence[int | None]:
+    """Returns the message ids of a stored batch; an invalid one, appended without a window, is None."""
+    try:
+        plain = plain_batch(header_of(batch.data), batch.data)
+        if not _has_ids(plain):
+            return ()
+        return [_hash(value) for value in map(_message_id, DefaultRecordBatch(plain))]
+    except (KafkaError, CorruptRecordException, UnicodeDecodeError, IndexError):
+        return ()
+
+
+def _has_ids(plain: Buffer) -> bool:
+    """Returns whether a record may have a message id. A search is faster than reading all headers."""
+    return _MESSAGE_ID in bytes(plain)
+
+
+def _offset_and_id(ids: list[int | None], record: Any) -> int:
+    value = _message_id(record)
+    found = _hash(value)
+    if found is None and value is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"The message id of record {record.offset} has {len(value)} bytes; 1 to "
+            f"{MAX_MESSAGE_ID_BYTES} are allowed.",
+        )
+    ids.append(found)
+    offset: int = record.offset
+    return offset
+
+
+def _message_id(record: Any) -> bytes | None:
+    """Returns the value of the last header with a message id, b"" if it has no value; None without one."""
+    for name, value in reversed(record.headers):
+        if name == MESSAGE_ID_HEADER:
+            return value or b""
+    return None
+
+
+def _hash(message_id: bytes | None) -> int | None:
+    """Returns the hash of a valid id, None for other values."""
+    return hash(message_id) if message_id and len(message_id) <= MAX_MESSAGE_ID_BYTES else None
 
 
 def _slice_sizes(header: BatchHeader, plain: Buffer) -> Iterator[int]:

@@ -31,6 +31,9 @@ APPEND_BEYOND_LIMIT: Final = lua(HERE, POSITION, FENCE, "append", flags="allow-o
 TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
 BOUNDS: Final = lua(HERE, POSITION, "bounds", flags="no-writes")
 
+_ANY_OFFSET: Final = (1 << 53) - 1
+"""The base offset of an append without batches: no log ends above it."""
+
 _FIRST_COUNT: Final = 4
 _LARGEST_COUNT: Final = 256
 _SCAN_COUNT: Final = 1000
@@ -85,11 +88,13 @@ class RedisRecordStore(RecordStore):
         beyond_limit: bool = False,
     ) -> None:
         with self._metrics.timed(len(batches), sum([len(batch.data) for batch in batches])):
+            # Snapshots alone leave no gap: the next batch is compared with the log end.
+            base = batches[0].base_offset if batches else _ANY_OFFSET
             while (
                 stored := self._partition(partition)
-            ).checked_incarnation != self._writes.server_incarnation:
-                await self._check_end(partition, batches[0].base_offset)
-            args: list[Part] = [epoch, batches[0].base_offset, len(batches), len(segments)]
+            ).checked_incarnation != self._writes.server_incarnation and batches:
+                await self._check_end(partition, base)
+            args: list[Part] = [epoch, base, len(batches), len(segments)]
             for batch in batches:
                 args += (f"{batch.last_offset + 1}-0", batch.data)
             for row in segments:

@@ -65,8 +65,12 @@ class ValidationQueue:
         self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
         self._numbers = count()
 
-    def validate_now(self, settings: LogSettings, data: Buffer, now_ms: int) -> list[BatchHeader] | None:
+    def validate_now(
+        self, settings: LogSettings, data: Buffer, now_ms: int, ids: list[int | None] | None = None
+    ) -> list[BatchHeader] | None:
         """Returns the headers of an append's batches after validating them; None if that costs too much.
+
+        Replaces `ids` with the message ids of the records.
 
         Raises:
             KafkaError: as `LogSettings.headers`.
@@ -81,9 +85,11 @@ class ValidationQueue:
             return None
         self._spend(records)
         room = _AT_ONCE_BYTES
+        if ids:
+            ids.clear()
         for header, batch in batches_of(data, headers):
             try:
-                room -= check_records(header, batch, room)
+                room -= check_records(header, batch, room, ids)
             except UnpacksTooLargeError:
                 self._spend(room // _BYTES_PER_COST)
                 return None
@@ -91,8 +97,12 @@ class ValidationQueue:
         settings.check_timestamps(headers, now_ms)
         return headers
 
-    async def validate(self, settings: LogSettings, data: Buffer, now_ms: int) -> list[BatchHeader]:
+    async def validate(
+        self, settings: LogSettings, data: Buffer, now_ms: int, ids: list[int | None] | None = None
+    ) -> list[BatchHeader]:
         """Returns the headers of an append's batches after validating them, each batch in its turn.
+
+        Replaces `ids` with the message ids of the records.
 
         Raises:
             KafkaError: as `LogSettings.headers`.
@@ -100,12 +110,14 @@ class ValidationQueue:
         async with self._turn(len(data) // _BYTES_PER_COST):
             headers = parse_headers(data, settings.max_message_bytes)
             check_counts(headers)
+        if ids:
+            ids.clear()
         for header, batch in batches_of(data, headers):
             async with self._turn(header.record_count):
                 plain: Buffer = batch
                 if header.codec:
                     plain = await asyncio.to_thread(plain_batch, header, batch)
-                for _ in record_slices(header, plain):
+                for _ in record_slices(header, plain, ids):
                     await asyncio.sleep(0)
         settings.check_timestamps(headers, now_ms)
         return headers
@@ -161,8 +173,10 @@ class CallValidation:
         self._earlier = 0
         self._lock = asyncio.Lock()
 
-    async def headers(self, settings: LogSettings, data: Buffer, now_ms: int) -> list[BatchHeader]:
-        """Returns the headers of an append's batches after validating them.
+    async def headers(
+        self, settings: LogSettings, data: Buffer, now_ms: int, ids: list[int | None] | None = None
+    ) -> list[BatchHeader]:
+        """Returns the headers of an append's batches after validating them; replaces `ids` as the queue does.
 
         If the caller appends them before its next await, the partition gets them in the order of the call.
 
@@ -170,13 +184,15 @@ class CallValidation:
             KafkaError: as `LogSettings.headers`.
         """
         if not self._earlier:
-            headers = self._queue.validate_now(settings, data, now_ms)
+            headers = self._queue.validate_now(settings, data, now_ms, ids)
             if headers is not None:
                 return headers
         self._earlier += 1
         try:
             async with self._lock:
-                headers = self._queue.validate_now(settings, data, now_ms)
-                return await self._queue.validate(settings, data, now_ms) if headers is None else headers
+                headers = self._queue.validate_now(settings, data, now_ms, ids)
+                if headers is None:
+                    headers = await self._queue.validate(settings, data, now_ms, ids)
+                return headers
         finally:
             self._earlier -= 1

@@ -241,6 +241,19 @@ async def test_empty_trimmed_log_keeps_its_end(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(9, 12)
 
 
+async def test_an_append_without_batches_stores_snapshots_under_the_fence(stores: Stores) -> None:
+    epoch = await stores.filled(2)
+    await stores.records.append(NAME, epoch, (), (), {"p7": b"x"}, beyond_limit=True)
+    assert await stores.records.snapshots(NAME) == {"p7": b"x"}
+    assert (await stores.records.bounds(NAME)).log_end_offset == 6
+    later = await stores.owned("1/2")
+    await stores.records.append(NAME, later, (), (), {"p7": b"z"})
+    with pytest.raises(LogFenced):
+        await stores.records.append(NAME, epoch, (), (), {"p7": b"y"}, beyond_limit=True)
+    assert await stores.records.snapshots(NAME) == {"p7": b"z"}
+    await stores.records.append(NAME, later, [stored(6)])
+
+
 async def test_row_below_the_log_start_is_hidden(stores: Stores) -> None:
     epoch = await stores.filled(2)
     await stores.records.trim(NAME, epoch, 6)

@@ -89,6 +89,8 @@ class MemoryRecordStore(FencedMemory, RecordStore):
 
     def _append(self, partition: str, batches: Sequence[StoredBatch], segments: Sequence[Segment]) -> None:
         log = self._partition(partition)
+        if not batches:
+            return
         if batches[0].base_offset < log.log_end:
             raise LogOutOfOrder(f"{partition} ends at {log.log_end}, above {batches[0].base_offset}")
         log.batches.extend(batches)

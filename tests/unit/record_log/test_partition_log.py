@@ -34,6 +34,8 @@ from tests.unit.record_log.harness import (
     until_open,
 )
 
+VALIDATION = "sharebroker_server.record_log.record_validation"
+
 
 async def test_append_returns_offsets_and_makes_records_readable(harness: Harness) -> None:
     log = await harness.open()
@@ -544,7 +546,9 @@ async def test_offset_for_timestamp_of_an_undecodable_batch(
     from tests.unit.record_log.core.test_batch import patched
 
     # Such a batch is refused now; an older version kept it.
-    monkeypatch.setattr("sharebroker_server.record_log.record_validation.check_records", lambda *_: None)
+    monkeypatch.setattr(
+        "sharebroker_server.record_log.record_validation.check_records", lambda *_, **__: None
+    )
     log = await harness.open()
     garbage = batch(4, codec=1)
     await log.append(patched(garbage, 61, ">I", 0xDEADBEEF))

@@ -9,6 +9,12 @@ from typing import Any, Final, Protocol
 
 from sharebroker_protocol.outcome import DONE, QUEUED, Outcome
 
+MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
+"""The record header with a message id, by which topics with message.dedup.window.ms detect duplicates."""
+
+MAX_MESSAGE_ID_BYTES: Final = 128
+"""The length of the longest message id."""
+
 
 class AcknowledgeType(IntEnum):
     """How a record is acknowledged, by the numbers of org.apache.kafka.clients.consumer.AcknowledgeType.

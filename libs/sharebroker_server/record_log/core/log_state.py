@@ -215,12 +215,13 @@ class Retention:
     """Limits of a topic: `retention_ms` and `retention_bytes` as in Kafka (-1 for none).
 
     `consumed` is retention.policy=consumed: records that every share group of the topic has finished may be
-    deleted, too.
+    deleted, too, if they are older than `keep_ms`. Message ids are read from the younger ones.
     """
 
     retention_ms: int = 7 * 24 * 3_600_000
     retention_bytes: int = -1
     consumed: bool = False
+    keep_ms: int = 0
 
 
 def expired_before(segments: Sequence[Segment], hot_cache: HotCache, log_start: int, oldest_ms: int) -> int:
@@ -332,7 +333,11 @@ class LogState:
         if retention.retention_bytes >= 0:
             ends.append(oversized_before(segments, self.hot_cache, retention.retention_bytes))
         if retention.consumed and consumed_up_to is not None:
-            ends.append(self._floor(min(consumed_up_to, self.log_end_offset)))
+            end = self._floor(min(consumed_up_to, self.log_end_offset))
+            if retention.keep_ms:
+                kept_ms = now_ms - retention.keep_ms
+                end = min(end, expired_before(segments, self.hot_cache, self.log_start_offset, kept_ms))
+            ends.append(end)
         return min(max(ends), self.log_end_offset)
 
     def deletable_before(self, before: int) -> int:

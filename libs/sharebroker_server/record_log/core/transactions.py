@@ -1,7 +1,7 @@
 """The transactions of a partition: open and aborted ones, the producers, markers and snapshots.
 
 Snapshots are small named values, stored beside the partition's batches: "p<producer id>" is a producer,
-"a<last offset>" an aborted transaction. The first byte is the format version.
+"a<last offset>" an aborted transaction or a range of duplicates. The first byte is the format version.
 
 Source: Kafka's ProducerStateManager, TransactionIndex and `UnifiedLog.lastStableOffset`.
 """
@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from sharebroker_server.record_log.core.batch import BatchHeader, StoredBatch, seal
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, StoredBatch, seal
+from sharebroker_server.record_log.core.message_ids import IdDraft, IdTable
 from sharebroker_server.record_log.core.producers import (
     Marker,
     ProducerState,
@@ -42,13 +43,22 @@ class AbortedTransaction(NamedTuple):
     stable_offset: int
 
 
+DUPLICATES: Final = -2
+"""The producer id in the snapshot of a range of duplicates (decision 0093).
+
+Such a snapshot has the form of an aborted transaction, so that servers without duplicates ignore it: no batch
+has this producer id.
+"""
+
+
 class Transactions:
     """The durable producers and transactions of one partition; only drafts change them.
 
-    `aborted` is in the order of the markers. `gaps` is not durable.
+    `aborted` is in the order of the markers. `duplicates` are ranges of records that repeat earlier ones;
+    share groups skip them. `gaps` and `ids` are not durable.
     """
 
-    __slots__ = ("_open", "aborted", "gaps", "producers")
+    __slots__ = ("_open", "aborted", "duplicates", "gaps", "ids", "producers")
 
     def __init__(
         self,
@@ -56,8 +66,11 @@ class Transactions:
         aborted: Iterable[AbortedTransaction] = (),
     ) -> None:
         self.producers = dict(producers or {})
-        self.aborted = sorted(aborted, key=attrgetter("last_offset"))
+        ended = sorted(aborted, key=attrgetter("last_offset"))
+        self.aborted = [each for each in ended if each.producer_id != DUPLICATES]
+        self.duplicates = [each for each in ended if each.producer_id == DUPLICATES]
         self.gaps = SequenceGaps()
+        self.ids = IdTable()
         starts = {
             id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
@@ -84,15 +97,33 @@ class Transactions:
                 break
         return found
 
-    def draft(self) -> Draft:
-        """Returns a draft for the changes of a group of appends."""
+    def duplicates_in(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yields the first and last offset of each range of duplicates with an offset in [first, end)."""
+        for index in range(self._below(self.duplicates, first), len(self.duplicates)):
+            _, start, last, _ = self.duplicates[index]
+            if start >= end:
+                break
+            yield start, last
+
+    def draft(self, window_ms: int = 0, now_ms: int = 0) -> Draft:
+        """Returns a draft for the changes of a group of appends.
+
+        With `window_ms` above 0 it finds records that repeat one of the last `window_ms`.
+        """
+        if window_ms:
+            return Draft(self.producers, self._open, self.gaps, IdDraft(self.ids, window_ms, now_ms))
+        if self.ids:
+            self.ids = IdTable()
         return Draft(self.producers, self._open, self.gaps)
 
     def commit(self, draft: Draft) -> None:
         """Applies a draft that is durable now."""
         self.producers.update(draft.producers)
         self.aborted += draft.aborted
+        self.duplicates += draft.duplicates
         self._open = draft.open
+        if draft.ids is not None:
+            self.ids.commit(draft.ids)
 
     def expired(self, before_ms: int) -> list[int]:
         """Returns the producers whose last write was before `before_ms` and that have no open transaction."""
@@ -108,31 +139,43 @@ class Transactions:
             self.producers.pop(producer_id, None)
 
     def aborted_before(self, offset: int) -> Sequence[AbortedTransaction]:
-        """Returns the aborted transactions whose last offset is below `offset`.
+        """Returns the aborted transactions, and ranges of duplicates, whose last offset is below `offset`.
 
         Their records can no longer be read.
         """
-        return self.aborted[: self._below(offset)]
+        return [
+            each for some in (self.aborted, self.duplicates) for each in some[: self._below(some, offset)]
+        ]
 
     def drop_before(self, offset: int) -> None:
-        """Removes the aborted transactions that end below the offset."""
-        del self.aborted[: self._below(offset)]
+        """Removes the aborted transactions and ranges of duplicates that end below the offset."""
+        for some in (self.aborted, self.duplicates):
+            del some[: self._below(some, offset)]
 
-    def _below(self, offset: int) -> int:
-        return bisect_left(self.aborted, offset, key=attrgetter("last_offset"))
+    @staticmethod
+    def _below(ended: Sequence[AbortedTransaction], offset: int) -> int:
+        return bisect_left(ended, offset, key=attrgetter("last_offset"))
 
 
 class Draft:
     """The changes of pending appends; each append sees the changes of those before it."""
 
-    __slots__ = ("_base", "_gaps", "aborted", "open", "producers")
+    __slots__ = ("_base", "_gaps", "aborted", "duplicates", "ids", "open", "producers")
 
-    def __init__(self, base: Mapping[int, ProducerState], opened: dict[int, int], gaps: SequenceGaps) -> None:
+    def __init__(
+        self,
+        base: Mapping[int, ProducerState],
+        opened: dict[int, int],
+        gaps: SequenceGaps,
+        ids: IdDraft | None = None,
+    ) -> None:
         self._base = base
         self._gaps = gaps
         self.open = opened
+        self.ids = ids
         self.producers: dict[int, ProducerState] = {}
         self.aborted: list[AbortedTransaction] = []
+        self.duplicates: list[AbortedTransaction] = []
 
     def state(self, producer_id: int) -> ProducerState | None:
         """Returns the state of a producer after the earlier appends."""
@@ -156,6 +199,12 @@ class Draft:
                 self.open = {**self.open, producer_id: offset}
         return earlier
 
+    def skip(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Adds ranges of duplicates: share groups do not deliver them."""
+        for first, last in ranges:
+            stable = next(iter(self.open.values()), last + 1)
+            self.duplicates.append(AbortedTransaction(DUPLICATES, first, last, stable))
+
     def end(self, marker: Marker, offset: int, now_ms: int) -> None:
         """Adds a marker at `offset`.
 
@@ -164,6 +213,8 @@ class Draft:
         """
         producer_id = marker.producer_id
         self.producers[producer_id] = after_marker(self.state(producer_id), marker, offset, now_ms)
+        if self.ids is not None:
+            self.ids.end(producer_id, commit=marker.commit)
         if producer_id in self.open:
             start = self.open[producer_id]
             self.open = {id_: first for id_, first in self.open.items() if id_ != producer_id}
@@ -221,6 +272,11 @@ def marker_batch(marker: Marker, offset: int, leader_epoch: int, now_ms: int) ->
     return StoredBatch(offset, offset, seal(header, record), now_ms, control=True)
 
 
+def commits(marker: StoredBatch) -> bool:
+    """Returns whether a marker commits its transaction."""
+    return bool(_MARKER.unpack_from(marker.data, HEADER_SIZE)[6] == _COMMIT)
+
+
 _FORMAT: Final = 0
 _PRODUCER: Final = struct.Struct(">Bhqqqi")
 _SENT: Final = struct.Struct(">iiqqq")
@@ -230,7 +286,8 @@ _ABORTED: Final = struct.Struct(">Bqqqq")
 def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     """Returns the snapshots of the durable state, or of a draft's changes."""
     producers = {f"p{id_}": _pack(producer) for id_, producer in state.producers.items()}
-    return producers | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in state.aborted}
+    ended = (*state.aborted, *state.duplicates)
+    return producers | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in ended}
 
 
 def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:

@@ -10,6 +10,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
 from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES, Topic
 from sharebroker_server.gateway.admin import internal_topics
+from sharebroker_server.gateway.kafka.authorization import allows, require
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
 from sharebroker_server.gateway.kafka.convert import topic_conversion
@@ -51,7 +52,7 @@ def describable_topics(call: Call) -> list[Topic]:
     return [
         topic
         for topic in topics(call)
-        if call.rights.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
+        if allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
     ]
 
 
@@ -63,7 +64,7 @@ def topic_of(call: Call, operation: AclOperation | None, name: str | None, topic
     """
     if not topic_id and name is not None:
         if operation is not None:
-            call.rights.require(operation, AclResourceType.TOPIC, name)
+            require(call, operation, AclResourceType.TOPIC, name)
         return (
             internal_topics.topic(call.gateway, name)
             if name in INTERNAL_TOPIC_IDS
@@ -73,7 +74,7 @@ def topic_of(call: Call, operation: AclOperation | None, name: str | None, topic
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if operation is not None:
-        call.rights.require(operation, AclResourceType.TOPIC, topic.name)
+        require(call, operation, AclResourceType.TOPIC, topic.name)
     return topic
 
 

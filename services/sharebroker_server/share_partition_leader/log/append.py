@@ -58,8 +58,10 @@ class Appends:
         topic_id, partition, records = part
         try:
             led = await self._leadership.led(topic_id, partition)
-            headers = await validation.headers(led.log.settings, records, led.log.now_ms)
-            work = self._append(led, records, headers, claim)
+            settings = led.log.settings
+            ids: list[int | None] | None = [] if settings.dedup_window_ms else None
+            headers = await validation.headers(settings, records, led.log.now_ms, ids)
+            work = self._append(led, records, headers, claim, ids)
             traces = led.traces
             traced = traces.find(records) if traces is not None else ()
             appended = await (work if traces is None or not traced else traces.append(traced, work))
@@ -75,7 +77,12 @@ class Appends:
         )
 
     async def _append(
-        self, led: LedPartition, data: bytes, headers: list[BatchHeader], claim: Claim | None
+        self,
+        led: LedPartition,
+        data: bytes,
+        headers: list[BatchHeader],
+        claim: Claim | None,
+        ids: list[int | None] | None,
     ) -> Appended:
         """Appends a producer's batches; `claim` names the transaction.
 
@@ -83,7 +90,7 @@ class Appends:
         """
         if claim is None:
             try:
-                return await led.log.append(data, None, headers)
+                return await led.log.append(data, None, headers, ids)
             except UnverifiedError as error:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -93,7 +100,7 @@ class Appends:
         for _ in range(_TRIES):
             verified = await self._verified(led, headers[0], claim)
             try:
-                return await led.log.append(data, verified, headers)
+                return await led.log.append(data, verified, headers, ids)
             except UnverifiedError as error:
                 refusal = error
         raise refusal

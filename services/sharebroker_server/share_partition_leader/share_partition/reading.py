@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence, Set
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -107,14 +108,38 @@ def visible_end(log: PartitionLog, *, committed: bool) -> int:
 def hidden_spans(
     log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, *, with_markers: bool
 ) -> list[Span]:
-    """Returns the batches below the visible end that are not delivered, ascending."""
+    """Returns batches and duplicates below the visible end that are not delivered, ascending."""
     hidden: list[Span] = (
         [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
     )
     if committed and batches:
         hidden += _aborted(log, batches)
         hidden.sort()
+    if log.transactions.duplicates and batches:
+        hidden += _duplicates(log, batches, frozenset(hidden))
+        hidden.sort()
     return hidden
+
+
+def _duplicates(log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span]) -> Iterator[Span]:
+    """Yields the duplicates of each batch that is not hidden as a whole."""
+    for batch in batches:
+        begin, end = batch.base_offset, batch.last_offset
+        if (begin, end) not in hidden:
+            for first, last in log.transactions.duplicates_in(begin, end + 1):
+                yield max(first, begin), min(last, end)
+
+
+def separated(spans: Sequence[Span], hidden: Sequence[Span], start: int) -> list[Span]:
+    """Returns the spans of batches from the offset `start` on, cut where hidden records begin and end."""
+    cuts = sorted({first for first, _ in hidden} | {last + 1 for _, last in hidden})
+    pieces = []
+    for first, last in spans:
+        for cut in cuts[bisect_right(cuts, first) : bisect_right(cuts, last)]:
+            pieces.append((first, cut - 1))
+            first = cut
+        pieces.append((first, last))
+    return [piece for piece in pieces if piece[1] >= start]
 
 
 def _aborted(log: PartitionLog, batches: Sequence[StoredBatch]) -> list[Span]:

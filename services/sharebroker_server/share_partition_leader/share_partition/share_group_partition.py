@@ -20,6 +20,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     NotFetched,
     bytes_of,
     hidden_spans,
+    separated,
     share_key,
     translated,
     visible_end,
@@ -237,6 +238,9 @@ class ShareGroupPartition:
             batches = [batch for batch in batches if batch.last_offset < self._log.last_stable_offset]
         spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
+        if self._log.transactions.duplicates and hidden:
+            spans = separated(spans, hidden, offset)
+            hidden = [span for span in hidden if span[1] >= offset]
         if self._observer is not None:
             self._observer.fetched(batches)
         return events.Acquire(request, offset, spans, hidden)

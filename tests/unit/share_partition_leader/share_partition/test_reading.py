@@ -10,12 +10,14 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
+from sharebroker_server.catalog.records import ConfigRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.share_partition_leader.core.acquire import Acquisition
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, bytes_of
 from tests.testkit.waiting import eventually
-from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, TOPIC, Harness, code
+from tests.unit.record_log.batches import batch, identified
+from tests.unit.share_partition_leader.harness import ACCEPT, NAME, RELEASE, TOPIC, Harness, code
 from tests.unit.share_partition_leader.virtual_time import now
 
 COMMITTED = "read_committed"
@@ -77,6 +79,51 @@ async def test_concurrent_transactions_are_distinguished(harness: Harness) -> No
     await end(harness, 7, commit=False)
     await harness.publish(1)
     assert await acquired(harness) == [(1, 1), (5, 5)]
+
+
+async def publish(harness: Harness, *ids: str | None) -> int:
+    return await harness.publish_bytes(identified(ids, time=-1))
+
+
+async def deduplicate(harness: Harness) -> None:
+    await harness.append_to_catalog(
+        ConfigRecord(ConfigResource(ResourceType.TOPIC, NAME), "message.dedup.window.ms", "60000")
+    )
+
+
+async def test_duplicates_are_not_delivered(harness: Harness) -> None:
+    await deduplicate(harness)
+    assert await publish(harness, "a", "b") == 0
+    assert await publish(harness, "a", "b") == 0
+    assert await publish(harness, "a", "x", "b", None) == 2
+    assert await publish(harness, "b", "a") == 6
+    assert await acquired(harness) == [(0, 1), (3, 3), (5, 5)]
+    await harness.acknowledge((0, 1, ACCEPT))
+    assert code(await harness.acknowledge((3, 3, ACCEPT))) is ErrorCode.NONE
+    assert code(await harness.acknowledge((5, 5, ACCEPT))) is ErrorCode.NONE
+    assert await acquired(harness) == []
+    assert await harness.start_offset() == 8
+
+
+async def test_duplicates_do_not_use_up_the_limit_of_a_request(harness: Harness) -> None:
+    await deduplicate(harness)
+    await publish(harness, "a", "b")
+    await publish(harness, "a", "b", "x", "a", "y")
+    found = []
+    for _ in range(4):
+        found += await acquired(harness, 1, acquire_mode=RECORD_LIMIT)
+    assert found == [(0, 0), (1, 1), (4, 4), (6, 6)]
+
+
+async def test_released_records_behind_duplicates_are_delivered_again(harness: Harness) -> None:
+    await deduplicate(harness)
+    await publish(harness, "a")
+    await publish(harness, "a", "x", "y")
+    assert await acquired(harness) == [(0, 0), (2, 3)]
+    await harness.acknowledge((0, 0, ACCEPT))
+    await harness.acknowledge((2, 2, ACCEPT))
+    await harness.acknowledge((3, 3, RELEASE))
+    assert await acquired(harness) == [(3, 3)]
 
 
 async def test_hidden_records_are_archived(harness: Harness) -> None:
