@@ -44,6 +44,8 @@ class MetadataCache:
 
     def __init__(self, log: StreamLog, static: BrokerConfig, *, poll: float = 0.05) -> None:
         self.catalog = TopicCatalog()
+        self.topic = self.catalog.topic
+        """Returns the topic with a name."""
         self.topic_by_id = self.catalog.topic_by_id
         """Returns the topic with an id."""
         self.broker = static
@@ -108,10 +110,6 @@ class MetadataCache:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"The metadata cache did not reach the expected state within {timeout} s.",
             ) from None
-
-    def topic(self, name: str) -> Topic | None:
-        """Returns the topic with this name."""
-        return self.catalog.topic(name)
 
     def partitions(self, topic_id: str) -> int:
         """Returns the number of partitions of the topic with this id; 0 if it is unknown."""
@@ -190,6 +188,7 @@ class MetadataCache:
         removed = self.catalog.settings() - catalog.settings() if catalog is not self.catalog else ()
         records = [*(ConfigRecord(*setting, None) for setting in removed), *records]
         self.catalog = catalog
+        self.topic = catalog.topic
         self.topic_by_id = catalog.topic_by_id
         self.revision += 1
         if any(isinstance(record, ConfigRecord) for record in records):

@@ -122,16 +122,13 @@ class QuotaFilterComponent(NamedTuple):
 class QuotaCatalog:
     """The quotas by entity. Only `apply` changes them; `version` increases with each change."""
 
-    __slots__ = ("_by_entity", "_size", "version")
+    __slots__ = ("_by_entity", "size", "version")
 
     def __init__(self) -> None:
         self.version = 0
         self._by_entity: dict[QuotaEntity, dict[QuotaKey, float]] = {}
-        self._size = 0
-
-    def __len__(self) -> int:
-        """Returns the number of quotas."""
-        return self._size
+        self.size = 0
+        """The number of quotas."""
 
     def of(self, entity: QuotaEntity) -> Mapping[QuotaKey, float]:
         """Returns the quotas of an entity."""
@@ -144,12 +141,12 @@ class QuotaCatalog:
     def apply(self, record: QuotaRecord) -> None:
         """Applies a record."""
         quotas = self._by_entity.setdefault(record.entity, {})
-        self._size -= record.key in quotas
+        self.size -= record.key in quotas
         if record.value is None:
             quotas.pop(record.key, None)
         else:
             quotas[record.key] = record.value
-            self._size += 1
+            self.size += 1
         if not quotas:
             del self._by_entity[record.entity]
         self.version += 1
@@ -175,7 +172,7 @@ def decide_quotas(quotas: QuotaCatalog, command: AlterQuotas) -> tuple[QuotaReco
         if value != current.get(key):
             records.append(QuotaRecord(entity, key, value))
     added = sum(record.value is not None and record.key not in current for record in records)
-    if len(quotas) + added > MAX_QUOTAS:
+    if quotas.size + added > MAX_QUOTAS:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"The limit of {MAX_QUOTAS} quotas is reached.")
     return () if command.validate_only else tuple(records)
 

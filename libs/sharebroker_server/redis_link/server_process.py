@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ if sys.platform == "linux":
         sys.exit("the parent process exited")
 os.execv(sys.argv[3], sys.argv[3:])
 """
+
+_INHERITED: Final = ("PATH", "LD_", "LANG", "LC_", "TZ", "TMPDIR")
 
 
 async def checked_binary(binary: Path | None) -> Path:
@@ -57,9 +59,15 @@ async def spawn(binary: Path, arguments: Iterable[str], log: Path, lock: int) ->
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=asyncio.subprocess.STDOUT,
+            env=inherited(os.environ),
             pass_fds=(lock,),
             start_new_session=True,  # Ctrl-C must reach only this process, which drains first
         )
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables that an embedded server needs; others may contain secrets."""
+    return {name: value for name, value in environment.items() if name.startswith(_INHERITED)}
 
 
 async def terminate(process: asyncio.subprocess.Process | None) -> None:

@@ -70,9 +70,8 @@ _INTERNAL: Final = RequestOrigin(Requester(ANONYMOUS, ""), "internal")
 _origin: ContextVar[Callable[[], RequestOrigin]] = ContextVar("origin", default=lambda: _INTERNAL)
 
 
-def serving(origin: Callable[[], RequestOrigin]) -> None:
-    """Sets the origin of the request that this task serves. It is called only if a line is written."""
-    _origin.set(origin)
+serving: Final = _origin.set
+"""Sets the origin of the request that this task serves, a function called only if a line is written."""
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 USER: Final = "User"
@@ -11,10 +11,18 @@ USER: Final = "User"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated client; its text is `User:name`, as in Kafka's ACLs."""
+    """An authenticated client; its text is `User:name`, as in Kafka's ACLs.
+
+    `owner` is the text under which it owns locks and sessions; "" for ANONYMOUS.
+    """
 
     name: str
     type: str = USER
+    owner: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        anonymous = (self.type, self.name) == (USER, "ANONYMOUS")
+        object.__setattr__(self, "owner", "" if anonymous else str(self))
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
@@ -22,8 +30,3 @@ class Principal:
 
 ANONYMOUS: Final = Principal("ANONYMOUS")
 """A client that did not authenticate (Kafka: `KafkaPrincipal.ANONYMOUS`)."""
-
-
-def owner_text(principal: Principal) -> str:
-    """Returns the text of a principal that owns locks and sessions; "" for ANONYMOUS."""
-    return "" if principal is ANONYMOUS or principal == ANONYMOUS else str(principal)

@@ -1,20 +1,23 @@
-"""What the caller of a public RPC may do (`security.permissions`: what an RPC requires), and how fast."""
+"""What a caller may do, and how fast the caller of a public RPC may do it.
+
+`security.permissions` lists what an RPC requires, `kafka/permissions.py` what a Kafka API requires.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Set
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.quotas import LONGEST_NAME, QuotaKey
 from sharebroker_server.gateway.client_quotas import QuotaClient
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
-from sharebroker_server.security.authorizer import ALLOW_ALL, denial
-from sharebroker_server.security.principal import owner_text
+from sharebroker_server.security.authorizer import denial
 from sharebroker_server.security.user_access import caller, requester
 
 M = TypeVar("M", bound=Message)
@@ -25,24 +28,175 @@ _CLIENT_ID: Final = "client-id"
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 
 
-class Access:
-    """The rights of one caller, which is `requester`.
+class Rights:
+    """What the authorizer permits a caller, on either listener.
 
-    Without access control everything is allowed to everyone, and `requester` is None.
+    Without access control `requester` is None, and everything is permitted. With it, every caller has a
+    requester. Two objects are equal if they are the rights of the same requester.
     """
 
-    __slots__ = ("_context", "gateway", "requester", "unrestricted")
+    __slots__ = ("gateway", "requester")
+
+    def __init__(self, gateway: Gateway, requester: Requester | None) -> None:
+        unrestricted = gateway.unrestricted
+        if requester is None and not unrestricted:
+            raise ValueError("access control requires a requester")
+        self.gateway = gateway
+        self.requester = None if unrestricted else requester
+
+    @property
+    def unrestricted(self) -> bool:
+        """Whether there is no access control."""
+        return self.requester is None
+
+    def __eq__(self, other: object) -> bool:
+        """Returns whether both are the rights of the same requester."""
+        return (
+            isinstance(other, Rights) and self.gateway is other.gateway and self.requester == other.requester
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.requester)
+
+    def denial(self, operation: AclOperation, kind: AclResourceType, name: str) -> KafkaError | None:
+        """Returns why the caller may not do the operation; None if it may."""
+        if self.requester is None:
+            return None
+        return denial(self.gateway.authorizer, self.requester, operation, Resource(kind, name))
+
+    def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        """Returns whether the caller may do the operation. The audit log does not record a denial."""
+        if self.requester is None:
+            return True
+        return self.gateway.authorizer.allows(self.requester, operation, Resource(kind, name))
+
+    def allows_read(self, topic: str) -> bool:
+        """Returns whether the caller may READ the topic. The audit log does not record a denial."""
+        return self.allows(AclOperation.READ, TOPIC, topic)
+
+    def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
+        """Returns whether the caller may do the operation to some resource of the type."""
+        if self.requester is None:
+            return True
+        return self.gateway.authorizer.allows_any(self.requester, operation, kind)
+
+    def allows_on_cluster(self, operation: AclOperation) -> bool:
+        """Returns whether the caller may do the operation to the cluster."""
+        return self.allows(operation, *CLUSTER)
+
+    def require(self, operation: AclOperation, kind: AclResourceType, *names: str) -> None:
+        """Raises the resource type's AUTHORIZATION_FAILED error for the first resource that is denied."""
+        for name in () if self.requester is None else names:
+            error = self.denial(operation, kind, name)
+            if error is not None:
+                raise error
+
+    def require_on_cluster(self, operation: AclOperation) -> None:
+        """Raises CLUSTER_AUTHORIZATION_FAILED unless the caller may do the operation to the cluster."""
+        self.require(operation, *CLUSTER)
+
+    def require_creation(self, name: str) -> None:
+        """Raises TOPIC_AUTHORIZATION_FAILED unless the caller may create the topic."""
+        error = self.create_denial(name)
+        if error is not None:
+            raise error
+
+    def permitted(self, operation: AclOperation, kind: AclResourceType, names: Iterable[str]) -> Set[str]:
+        """Returns those of the names that the caller may do the operation to.
+
+        The audit log records the others. Kafka: `AuthHelper.filterByAuthorized`.
+        """
+        return {name for name in dict.fromkeys(names) if self.denial(operation, kind, name) is None}
+
+    def require_read(self, group_id: str, topics: Iterable[str] = ()) -> None:
+        """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the caller may consume with the group."""
+        self.require(AclOperation.READ, GROUP, group_id)
+        self.require(AclOperation.READ, TOPIC, *topics)
+
+    def run(self, check: Callable[[], None], work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Returns work that may wait so that it ends if `check` raises because permissions changed."""
+        return work if self.requester is None else self.gateway.rechecks.run(check, work)
+
+    def id_denial(self, operation: AclOperation, topic_id: str) -> KafkaError | None:
+        """Returns why the caller may not do the operation to a topic.
+
+        An unknown id is not denied: its error is UNKNOWN_TOPIC_ID.
+        """
+        topic = self.gateway.catalog.topic_by_id(topic_id)
+        return None if topic is None else self.denial(operation, TOPIC, topic.name)
+
+    def creation_denial(self, name: str) -> KafkaError | None:
+        """Returns why the caller may not use a topic that its use would create; None if it exists.
+
+        As in Kafka: CREATE on the cluster or on the topic.
+        """
+        catalog = self.gateway.catalog
+        if self.requester is None or not catalog.broker.auto_create_topics_enable or catalog.topic(name):
+            return None
+        return self.create_denial(name)
+
+    def create_denial(self, name: str) -> KafkaError | None:
+        """Returns why the caller may not create a topic (Kafka: CREATE on the cluster or on the topic)."""
+        if self.allows_on_cluster(AclOperation.CREATE):
+            return None
+        return self.denial(AclOperation.CREATE, TOPIC, name)
+
+
+class Caller(NamedTuple):
+    """The caller of ShareFetch or ShareAcknowledge, and the partitions that it may name (`serves` None: all).
+
+    A broker that is `leaving` serves no partition, but forwards acknowledgements of records that were fetched
+    from this broker; clients send them nowhere else.
+    """
+
+    connection: str
+    rights: Rights
+    serves: Callable[[str, int], bool] | None = None
+    leaving: bool = False
+
+    def may_read(self, topic_ids: Iterable[str]) -> bool:
+        """Returns whether the caller may READ all of these topics, as far as they exist."""
+        return all(map(self.rights.allows_read, self._topic_names(topic_ids)))
+
+    def require_read(self, group_id: str, topic_ids: Iterable[str]) -> None:
+        """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the caller may READ the group and the topics."""
+        self.rights.require_read(group_id, self._topic_names(topic_ids))
+
+    def partition_error(self, part: TopicIdPartition, *, forwards: bool) -> ErrorCode:
+        """Returns NONE if the caller may name the partition here, else Kafka's error.
+
+        With `forwards` another broker may serve the partition.
+        """
+        topic = self.rights.gateway.catalog.topic_by_id(part.topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        denied = self.rights.denial(AclOperation.READ, TOPIC, topic.name)
+        if denied is not None:
+            return denied.code
+        if not 0 <= part.partition < topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not forwards and self.serves is not None and not self.serves(*part):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def _topic_names(self, topic_ids: Iterable[str]) -> Iterator[str]:
+        topics = map(self.rights.gateway.catalog.topic_by_id, topic_ids)
+        return (topic.name for topic in topics if topic is not None)
+
+
+class Access(Rights):
+    """The rights of the caller of a public RPC, and the quotas that apply to it."""
+
+    __slots__ = ("_context",)
 
     def __init__(self, gateway: Gateway, context: Any) -> None:
-        self.unrestricted = gateway.authorizer is ALLOW_ALL
-        self.gateway = gateway
+        super().__init__(gateway, None if gateway.unrestricted else requester(context))
         self._context = context
-        self.requester: Requester | None = None if self.unrestricted else requester(context)
 
     @property
     def principal(self) -> str:
         """The principal that owns the caller's locks and sessions; "" for ANONYMOUS."""
-        return owner_text(caller(self._context))
+        return caller(self._context).owner
 
     @property
     def client(self) -> QuotaClient:
@@ -80,65 +234,3 @@ class Access:
     async def wait_throttled(self, seconds: float) -> None:
         """Waits because of consumer_byte_rate."""
         await self.gateway.quotas.wait(QuotaKey.CONSUMER_BYTE_RATE, seconds)
-
-    def denial(self, operation: AclOperation, kind: AclResourceType, name: str) -> KafkaError | None:
-        """Returns why the caller may not do the operation; None if it may."""
-        if self.requester is None:
-            return None
-        return denial(self.gateway.authorizer, self.requester, operation, Resource(kind, name))
-
-    def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
-        """Returns whether the caller may do the operation. The audit log does not record a denial."""
-        if self.requester is None:
-            return True
-        return self.gateway.authorizer.allows(self.requester, operation, Resource(kind, name))
-
-    def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
-        """Returns whether the caller may do the operation to some resource of the type."""
-        if self.requester is None:
-            return True
-        return self.gateway.authorizer.allows_any(self.requester, operation, kind)
-
-    def allows_on_cluster(self, operation: AclOperation) -> bool:
-        """Returns whether the caller may do the operation to the cluster."""
-        return self.allows(operation, *CLUSTER)
-
-    def require(self, operation: AclOperation, kind: AclResourceType, *names: str) -> None:
-        """Raises the resource type's AUTHORIZATION_FAILED error for the first resource that is denied."""
-        for name in names:
-            error = self.denial(operation, kind, name)
-            if error is not None:
-                raise error
-
-    def require_read(self, group_id: str, topics: Iterable[str] = ()) -> None:
-        """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the caller may consume with the group."""
-        self.require(AclOperation.READ, GROUP, group_id)
-        self.require(AclOperation.READ, TOPIC, *topics)
-
-    async def run(self, check: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result of work that may wait; ends it if `check` raises because permissions changed."""
-        return await (work if self.unrestricted else self.gateway.rechecks.run(check, work))
-
-    def id_denial(self, operation: AclOperation, topic_id: str) -> KafkaError | None:
-        """Returns why the caller may not do the operation to a topic.
-
-        An unknown id is not denied: its error is UNKNOWN_TOPIC_ID.
-        """
-        topic = self.gateway.catalog.topic_by_id(topic_id)
-        return None if topic is None else self.denial(operation, TOPIC, topic.name)
-
-    def creation_denial(self, name: str) -> KafkaError | None:
-        """Returns why the caller may not use a topic that its use would create; None if it exists.
-
-        As in Kafka: CREATE on the cluster or on the topic.
-        """
-        catalog = self.gateway.catalog
-        if self.unrestricted or not catalog.broker.auto_create_topics_enable or catalog.topic(name):
-            return None
-        return self.create_denial(name)
-
-    def create_denial(self, name: str) -> KafkaError | None:
-        """Returns why the caller may not create a topic (Kafka: CREATE on the cluster or on the topic)."""
-        if self.allows_on_cluster(AclOperation.CREATE):
-            return None
-        return self.denial(AclOperation.CREATE, TOPIC, name)

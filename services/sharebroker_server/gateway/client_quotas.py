@@ -47,19 +47,15 @@ class ClientQuotas:
             key: QuotaUse(mutation_burst if key in _CONTROLLER else bytes_burst) for key in QuotaKey
         }
         self._seen: tuple[object, int] = (None, 0)
-        self._active = False
 
     @property
     def active(self) -> bool:
         """Whether there are quotas."""
-        quotas = self._catalog.catalog.quotas
-        if self._seen[0] is not quotas or self._seen[1] != quotas.version:
-            self._seen = quotas, quotas.version
-            self._follow()
-        return self._active
+        return self._catalog.catalog.quotas.size > 0
 
     def charge(self, key: QuotaKey, client: QuotaClient, amount: float) -> float:
         """Takes `amount` from a quota; returns the seconds until the debt of the client is paid."""
+        self._follow()
         use = self._uses[key]
         return use.charge(*client, amount, self._now()) if use else 0.0
 
@@ -85,12 +81,15 @@ class ClientQuotas:
         await self._sleep(seconds)
 
     def _follow(self) -> None:
-        """Replaces the quotas by those of the catalog; an address takes the place of a user."""
+        """Reads the quotas of the catalog if they changed; an address takes the place of a user."""
+        current = self._catalog.catalog.quotas
+        if self._seen[0] is current and self._seen[1] == current.version:
+            return
+        self._seen = current, current.version
         quotas: dict[QuotaKey, dict[Parts, float]] = {key: {} for key in QuotaKey}
-        for entity, values in self._catalog.catalog.quotas.items():
+        for entity, values in current.items():
             parts: Parts = (entity.user, entity.client_id) if entity.ip is None else (entity.ip, None)
             for key, value in values.items():
                 quotas[key][parts] = value
         for key, use in self._uses.items():
             use.replace(quotas[key])
-        self._active = any(quotas.values())

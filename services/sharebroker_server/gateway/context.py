@@ -80,6 +80,11 @@ class Gateway:
         self._streams: dict[asyncio.Future[None], Callable[[BaseException], None]] = {}
         self._pending: set[asyncio.Future[Any]] = set()
 
+    @property
+    def unrestricted(self) -> bool:
+        """Whether there is no access control."""
+        return self.authorizer is ALLOW_ALL
+
     def topic(self, name: str, field: str = "topic") -> Topic:
         """The topic with this name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.catalog.topic(name)
@@ -90,19 +95,6 @@ class Gateway:
                 metadata={"topic": name, "field": field},
             )
         return topic
-
-    def partition_error(
-        self, topic_id: str, partition: int, serves: Callable[[str, int], bool] | None = None
-    ) -> ErrorCode:
-        """NONE if the partition exists and this broker `serves` it, else Kafka's error for it."""
-        topic = self.catalog.topic_by_id(topic_id)
-        if topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        if not 0 <= partition < topic.partitions:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if serves is not None and not serves(topic_id, partition):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
 
     def lock_timeout_ms(self, group_id: str) -> int:
         """The duration of an acquisition lock in this group."""

@@ -110,10 +110,10 @@ def test_removed_quotas_leave_nothing() -> None:
     alice = QuotaEntity("alice", "")
     quotas = state((alice, QuotaKey.PRODUCER_BYTE_RATE, 5.0), (alice, QuotaKey.REQUEST_PERCENTAGE, 5.0))
     quotas.apply(QuotaRecord(alice, QuotaKey.PRODUCER_BYTE_RATE, 6.0))
-    assert (len(quotas), dict(quotas.of(alice))[QuotaKey.PRODUCER_BYTE_RATE]) == (2, 6.0)
+    assert (quotas.size, dict(quotas.of(alice))[QuotaKey.PRODUCER_BYTE_RATE]) == (2, 6.0)
     for key in (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE, QuotaKey.REQUEST_PERCENTAGE):
         quotas.apply(QuotaRecord(alice, key, None))
-    assert (len(quotas), list(quotas.items()), quotas.version) == (0, [], 6)
+    assert (quotas.size, list(quotas.items()), quotas.version) == (0, [], 6)
 
 
 def test_there_is_a_limit_of_quotas(monkeypatch: pytest.MonkeyPatch) -> None:

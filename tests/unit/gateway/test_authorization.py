@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.authorization import GROUP, TOPIC, Access
-from sharebroker_server.security.acl import AclOperation, AclResourceType
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.gateway.authorization import GROUP, TOPIC, Access, Caller, Rights
+from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester
+from sharebroker_server.security.principal import Principal
 from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC as FLIGHTS
@@ -102,3 +104,84 @@ async def test_work_ends_when_its_check_fails(harness: Harness, table: TableAuth
         await waiting
     assert denied.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert not len(harness.gateway.rechecks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (AclResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (AclResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_a_denied_operation_has_the_error_of_its_resource(
+    harness: Harness, table: TableAuthorizer, kind: AclResourceType, code: ErrorCode
+) -> None:
+    table.deny(AclOperation.READ, kind, "a")
+    rights = access_to(harness)
+    rights.require(AclOperation.READ, kind, "b")
+    with pytest.raises(KafkaError) as error:
+        rights.require(AclOperation.READ, kind, "a")
+    assert error.value.code is code
+    assert rights.permitted(AclOperation.READ, kind, ["a", "b"]) == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "partition", "code"),
+    [
+        (FLIGHTS.topic_id, 1, ErrorCode.NONE),
+        (FLIGHTS.topic_id, 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (FLIGHTS.topic_id, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("absent", 0, ErrorCode.UNKNOWN_TOPIC_ID),
+    ],
+)
+async def test_only_existing_partitions_may_be_named(
+    harness: Harness, topic_id: str, partition: int, code: ErrorCode
+) -> None:
+    caller = Caller("connection", Rights(harness.gateway, None))
+    assert caller.partition_error(TopicIdPartition(topic_id, partition), forwards=False) is code
+
+
+async def test_a_denied_partition_has_the_error_of_its_topic(
+    harness: Harness, table: TableAuthorizer
+) -> None:
+    caller = Caller("connection", access_to(harness), lambda *_: False)
+    known, missing = TopicIdPartition(FLIGHTS.topic_id, 0), TopicIdPartition(FLIGHTS.topic_id, 9)
+    assert caller.partition_error(known, forwards=False) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert caller.partition_error(known, forwards=True) is ErrorCode.NONE
+    table.deny(AclOperation.READ, TOPIC, FLIGHTS.name)
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert {caller.partition_error(part, forwards=True) for part in (known, missing)} == {denied}
+    assert not caller.may_read({FLIGHTS.topic_id})
+    assert caller.may_read({"unknown"})
+    with pytest.raises(KafkaError) as failure:
+        caller.require_read("g", {FLIGHTS.topic_id})
+    assert failure.value.code is denied
+
+
+async def test_access_control_requires_a_requester(harness: Harness, table: TableAuthorizer) -> None:
+    with pytest.raises(ValueError, match="requester"):
+        Rights(harness.gateway, None)
+
+
+async def test_rights_of_one_requester_are_equal(harness: Harness) -> None:
+    alice, bob = (Requester(Principal(name), "host") for name in ("alice", "bob"))
+    assert Rights(harness.gateway, alice) == Rights(harness.gateway, bob), "without access control"
+    harness.gateway.authorizer = TableAuthorizer()
+    assert Rights(harness.gateway, alice) == Rights(harness.gateway, alice)
+    assert Rights(harness.gateway, alice) != Rights(harness.gateway, bob)
+    assert len({Rights(harness.gateway, one) for one in (alice, alice, bob)}) == 2
+
+
+@pytest.mark.parametrize("kind", [TOPIC, AclResourceType.CLUSTER])
+async def test_topics_are_created_with_a_right_on_the_topic_or_the_cluster(
+    harness: Harness, table: TableAuthorizer, kind: AclResourceType
+) -> None:
+    table.deny(AclOperation.CREATE, kind)
+    access_to(harness).require_creation("new")
+    table.deny(AclOperation.CREATE, TOPIC, "new")
+    table.deny(AclOperation.CREATE, AclResourceType.CLUSTER)
+    with pytest.raises(KafkaError) as failure:
+        access_to(harness).require_creation("new")
+    assert failure.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

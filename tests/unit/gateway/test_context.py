@@ -22,21 +22,6 @@ async def test_unknown_topic_is_an_error_that_names_it(harness: Harness) -> None
     assert failure.value.metadata == {"topic": "absent", "field": "field"}
 
 
-@pytest.mark.parametrize(
-    ("topic_id", "partition", "code"),
-    [
-        (TOPIC.topic_id, 1, ErrorCode.NONE),
-        (TOPIC.topic_id, 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (TOPIC.topic_id, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ("absent", 0, ErrorCode.UNKNOWN_TOPIC_ID),
-    ],
-)
-async def test_missing_partition_error_names_topic_and_number(
-    harness: Harness, topic_id: str, partition: int, code: ErrorCode
-) -> None:
-    assert harness.gateway.partition_error(topic_id, partition) is code
-
-
 async def test_stop_fails_the_streams_and_waits_for_their_end(harness: Harness) -> None:
     failures: list[BaseException] = []
     ended = asyncio.Event()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sharebroker_server.redis_link.port import EmbeddedRedisFailed
-from sharebroker_server.redis_link.server_process import checked_binary, last_log_line, terminate
+from sharebroker_server.redis_link.server_process import checked_binary, inherited, last_log_line, terminate
 
 
 async def test_another_program_is_no_server(tmp_path: Path) -> None:
@@ -25,6 +25,12 @@ async def test_missing_binary_is_reported(tmp_path: Path) -> None:
 
 async def test_a_server_that_was_never_started_needs_no_end() -> None:
     await terminate(None)
+
+
+def test_a_server_inherits_no_secrets() -> None:
+    needed = {"PATH": "/bin", "LD_PRELOAD": "x.so", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    secret = {"SHAREBROKER_REDIS": "redis://:hush@h", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hush"}
+    assert inherited(needed | secret | {"AWS_SECRET_ACCESS_KEY": "hush"}) == needed
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from sharebroker_server.catalog.acl_messages import created_acl, deleted_acl, fi
 from sharebroker_server.gateway.admin.visibility import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security import audit
-from sharebroker_server.security.authorizer import ALLOW_ALL
 
 _Resource = admin.DescribeAclsResponse.Resource
 _Acl = admin.DescribeAclsResponse.AclDescription
@@ -86,5 +85,5 @@ def _text(acl: Any) -> str:
 
 
 def _check_enabled(gateway: Gateway, message: str) -> None:
-    if gateway.authorizer is ALLOW_ALL:
+    if gateway.unrestricted:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, message)

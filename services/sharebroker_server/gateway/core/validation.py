@@ -7,7 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError, invalid_field
 from sharebroker_protocol.model import LONGEST_DELAY_MS, AckBatch, AcquireMode
-from sharebroker_server.catalog.topics import check_topic_name
+from sharebroker_server.catalog.topics import check_group_id, check_topic_name
 
 MAX_WAIT: Final = 60.0
 """Limit of the wait for records in one unary call."""
@@ -23,6 +23,12 @@ def check_member_id(member_id: str, field: str = "member_id") -> None:
     """Raises INVALID_REQUEST for a member id without 1 to 36 characters (Kafka: KafkaApis)."""
     if not 1 <= len(member_id) <= MEMBER_ID_LENGTH:
         raise invalid_field(field, f"A member id has 1 to {MEMBER_ID_LENGTH} characters.")
+
+
+def check_member(group_id: str, member_id: str) -> None:
+    """Raises INVALID_REQUEST for an invalid group id or member id."""
+    check_group_id(group_id)
+    check_member_id(member_id)
 
 
 def check_topic_names(field: str, names: Iterable[str]) -> None:

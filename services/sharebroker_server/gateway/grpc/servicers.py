@@ -17,7 +17,6 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.authorization import Access
 from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.security import audit
-from sharebroker_server.security.authorizer import ALLOW_ALL
 from sharebroker_server.security.user_access import requester
 
 Q = TypeVar("Q")
@@ -61,7 +60,7 @@ def rpc(function: Function[Q, R], authorized: Authorized[Q, R], *, produces: boo
         audited(context)
         if produces and gateway.quotas.active:
             await Access(gateway, context).admit_produced(cast("Message", request), deadline)
-        if gateway.authorizer is ALLOW_ALL:
+        if gateway.unrestricted:
             return await function(gateway, request, deadline)
         return await authorized(function, Access(gateway, context), request, deadline)
 

@@ -11,14 +11,14 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceServicer
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.gateway.authorization import GROUP, TOPIC, Access
+from sharebroker_server.gateway.authorization import GROUP, TOPIC, Access, Caller
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.consume.stream import consume
 from sharebroker_server.gateway.consume.unary import UnaryConsumer
 from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.gateway.core.validation import check_member_id, check_topic_names
 from sharebroker_server.gateway.grpc import share_messages as messages
-from sharebroker_server.gateway.share.acknowledge import Caller, share_acknowledge
+from sharebroker_server.gateway.share.acknowledge import share_acknowledge
 from sharebroker_server.gateway.share.fetch import share_fetch
 from sharebroker_server.security.acl import AclOperation
 from sharebroker_server.security.principal import ANONYMOUS
@@ -66,7 +66,7 @@ class ShareServicer(ShareServiceServicer):
     async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
         access, deadline = Access(self._gateway, context), deadline_of(context)
         access.require(AclOperation.READ, GROUP, request.group_id)
-        caller = Caller(context.peer(), requester=access.requester)
+        caller = Caller(context.peer(), access)
         await access.admit_fetch(deadline)
         fetch = messages.fetch_of(request, caller, access.principal)
         # A response after the deadline is lost, and with it the new session epoch.
@@ -81,7 +81,7 @@ class ShareServicer(ShareServiceServicer):
     ) -> pb.ShareAcknowledgeResponse:
         access = Access(self._gateway, context)
         access.require(AclOperation.READ, GROUP, request.group_id)
-        caller = Caller(context.peer(), requester=access.requester)
+        caller = Caller(context.peer(), access)
         acknowledgement = messages.acknowledge_of(request, caller, access.principal)
         results = await share_acknowledge(self._gateway, acknowledgement, deadline_of(context))
         return messages.acknowledge_response(results, self._gateway.lock_timeout_ms(request.group_id))

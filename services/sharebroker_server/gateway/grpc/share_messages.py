@@ -8,9 +8,10 @@ from typing import Any, Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import acquire_mode
-from sharebroker_server.gateway.share.acknowledge import AckResults, Caller, ShareAcknowledge
+from sharebroker_server.gateway.share.acknowledge import AckResults, ShareAcknowledge
 from sharebroker_server.gateway.share.fetch import FetchedPartition, ShareFetch
 from sharebroker_server.leader_calls.messages import add_acquired
 from sharebroker_server.rpc.errors import wire

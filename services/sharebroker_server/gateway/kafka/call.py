@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.authorization import Rights
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.authentication import SaslSession, SaslSettings
@@ -39,10 +40,6 @@ T = TypeVar("T")
 
 class Throttle(Protocol):
     """Charges requests to the quotas of their clients (see `throttling.py`)."""
-
-    @property
-    def active(self) -> bool:
-        """Whether there are quotas."""
 
     def charge(
         self, call: Call[Any], api_key: int, size: int, response: Message | None, spent: float
@@ -152,6 +149,11 @@ class Call(Generic[Q]):
         """The caller, as the authorizer sees it."""
         return Requester(self.client.principal, self.client.host.removeprefix("/"))
 
+    @property
+    def rights(self) -> Rights:
+        """What the client may do."""
+        return Rights(self.listener.gateway, self.requester)
+
     def limit_bytes(self, requested: int) -> int:
         """Returns the bytes of records that a fetch may return, given the other fetches in flight."""
         return min(requested, FETCH_MEMORY // max(self.listener.fetches_in_flight, 1))
@@ -196,7 +198,7 @@ class Coalescing:
     `fits` returns whether its first call may be served together with its second, earlier one.
     """
 
-    handle: Callable[[Sequence[Call[Any]]], Awaitable[Sequence[Message | None]]]
+    handle: Callable[[Sequence[Call[Any]]], Coroutine[Any, Any, Sequence[Message | None]]]
     fits: Callable[[Call[Any], Call[Any]], bool]
 
 
@@ -243,7 +245,7 @@ class Api:
 
     key: int
     versions: tuple[int, int]
-    handle: Callable[[Call[Any]], Awaitable[Message | None]]
+    handle: Callable[[Call[Any]], Coroutine[Any, Any, Message | None]]
     refuse: Callable[[Call[Any], KafkaError], Message]
     waits: bool = False
     feature: str | None = None

@@ -10,7 +10,6 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, check_topic_name
 from sharebroker_server.gateway.admin.configs import alter_configs
-from sharebroker_server.gateway.kafka.authorization import require, require_on_cluster
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
 from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
@@ -46,9 +45,9 @@ def config_resource(call: Call, operation: AclOperation, kind: int, name: str) -
     except ValueError:
         raise _invalid(f"Resources of type {kind} have no configs here.") from None
     if resource.type is ResourceType.BROKER:
-        require_on_cluster(call, operation)
+        call.rights.require_on_cluster(operation)
     else:
-        require(call, operation, _PROTECTED[resource.type], name)
+        call.rights.require(operation, _PROTECTED[resource.type], name)
     if resource.type is ResourceType.TOPIC:
         check_topic_name(name)
     elif resource.type is ResourceType.GROUP and not name:

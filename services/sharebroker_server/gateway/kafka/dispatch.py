@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -123,7 +123,7 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
     api, listener = requests[0].api, requests[0].call.listener
     listener.fetches_in_flight += api.waits
     listener.metrics.requests[api.key] += len(requests)
-    throttle = listener.throttle if listener.throttle is not None and listener.throttle.active else None
+    throttle = listener.throttle if listener.gateway.catalog.catalog.quotas.size else None
     spent: list[float] = []
     begun = perf_counter()
     audit.serving(requests[0].origin)
@@ -135,7 +135,8 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
                     ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API."
                 )
             handling = _handling(api, requests)
-            messages = await (handling if throttle is None else throttle.timed(handling, spent))
+            served = await (handling if throttle is None else throttle.timed(handling, spent))
+            messages = [served] if api.coalescing is None else served
         except KafkaError as error:
             listener.metrics.failures[api.key] += len(requests)
             messages = [_refused(api, request.call, error) for request in requests]
@@ -151,10 +152,11 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
         listener.metrics.seconds[api.key].add_seconds(perf_counter() - begun)
 
 
-async def _handling(api: Api, requests: Sequence[DecodedRequest]) -> Sequence[Message | None]:
+def _handling(api: Api, requests: Sequence[DecodedRequest]) -> Coroutine[Any, Any, Any]:
+    """Returns the handler's coroutine: its result is one message, or those of requests that coalesce."""
     if api.coalescing is None:
-        return [await api.handle(requests[0].call)]
-    return await api.coalescing.handle([request.call for request in requests])
+        return api.handle(requests[0].call)
+    return api.coalescing.handle([request.call for request in requests])
 
 
 def _throttle(

@@ -10,7 +10,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
-from sharebroker_server.gateway.kafka.authorization import authorized
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.topics import PORTION, topic_of
@@ -130,7 +129,7 @@ async def each_group(
     operation, with NOT_COORDINATOR if another broker coordinates the group.
     """
     requested = list(dict.fromkeys(group_ids))
-    allowed = authorized(call, operation, AclResourceType.GROUP, requested)
+    allowed = call.rights.permitted(operation, AclResourceType.GROUP, requested)
     own = [group_id for group_id in requested if group_id in allowed and coordinates(call, group_id)]
     results = dict(zip(own, await serve(own) if own else (), strict=True))
     moved, forbidden = KafkaError(ErrorCode.NOT_COORDINATOR), denied(AclResourceType.GROUP)

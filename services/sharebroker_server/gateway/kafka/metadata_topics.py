@@ -9,7 +9,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, Topic, check_topic_name
 from sharebroker_server.gateway.admin.topics import create_missing
-from sharebroker_server.gateway.kafka.authorization import authorized_operations, require, require_creation
+from sharebroker_server.gateway.kafka.authorization import authorized_operations
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.encoded_topics import Encoding
 from sharebroker_server.gateway.kafka.topics import describable_topics, describe_topic, topic_of
@@ -74,11 +74,11 @@ def _check_name(call: Call[MetadataRequest], name: str) -> None:
 
     Raises TOPIC_AUTHORIZATION_FAILED unless the client may DESCRIBE the topic, and create a missing one.
     """
-    require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    call.rights.require(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
     creates = call.request.allow_auto_topic_creation and call.gateway.catalog.broker.auto_create_topics_enable
     missing = name not in INTERNAL_TOPIC_IDS and call.gateway.catalog.topic(name) is None
     if creates and missing:
-        require_creation(call, name)
+        call.rights.require_creation(name)
     check_topic_name(name)
 
 

@@ -6,30 +6,29 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
-from sharebroker_server.gateway.share.acknowledge import Caller
 from sharebroker_server.kafka_wire.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from sharebroker_server.security.principal import owner_text
 
 R = TypeVar("R", ShareFetchResponse, ShareAcknowledgeResponse)
 
 
 def caller(call: Call) -> Caller:
     """Returns the client of the request, and which partitions clients fetch from this broker."""
-    return Caller(call.client.connection, call.view.leads, call.view.leaving, call.requester)
+    return Caller(call.client.connection, call.rights, call.view.leads, call.view.leaving)
 
 
 def session_key(call: Call[ShareFetchRequest] | Call[ShareAcknowledgeRequest]) -> SessionKey:
     """Returns the key of the share session."""
     request = call.request
-    return SessionKey(request.group_id or "", request.member_id or "", owner_text(call.client.principal))
+    return SessionKey(request.group_id or "", request.member_id or "", call.client.principal.owner)
 
 
 def ack_batches(

@@ -32,11 +32,6 @@ class ClientThrottle:
     def __init__(self, quotas: ClientQuotas) -> None:
         self._quotas = quotas
 
-    @property
-    def active(self) -> bool:
-        """Whether there are quotas."""
-        return self._quotas.active
-
     def charge(
         self, call: Call[Any], api_key: int, size: int, response: Message | None, spent: float
     ) -> float:
@@ -68,7 +63,7 @@ class ClientThrottle:
 
         With `strict` it raises THROTTLING_QUOTA_EXCEEDED instead if the quota is exceeded already (KIP-599).
         """
-        if not self.active:
+        if not self._quotas.active:
             return
         key = QuotaKey.CONTROLLER_MUTATION_RATE
         if strict and self._charge(key, call, 0) > 0:
@@ -77,7 +72,7 @@ class ClientThrottle:
 
     def connected(self, client: ClientConnection) -> bool:
         """Returns whether the address of a new connection may open one more."""
-        if not self.active:
+        if not self._quotas.active:
             return True
         address = QuotaClient(client.host.removeprefix("/"), "")
         return self._quotas.charge(QuotaKey.CONNECTION_CREATION_RATE, address, 1) == 0

@@ -10,7 +10,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
 from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES, Topic
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.kafka.authorization import allows, require
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
 from sharebroker_server.gateway.kafka.convert import topic_conversion
@@ -52,7 +51,7 @@ def describable_topics(call: Call) -> list[Topic]:
     return [
         topic
         for topic in topics(call)
-        if allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
+        if call.rights.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
     ]
 
 
@@ -64,7 +63,7 @@ def topic_of(call: Call, operation: AclOperation | None, name: str | None, topic
     """
     if not topic_id and name is not None:
         if operation is not None:
-            require(call, operation, AclResourceType.TOPIC, name)
+            call.rights.require(operation, AclResourceType.TOPIC, name)
         return (
             internal_topics.topic(call.gateway, name)
             if name in INTERNAL_TOPIC_IDS
@@ -74,7 +73,7 @@ def topic_of(call: Call, operation: AclOperation | None, name: str | None, topic
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if operation is not None:
-        require(call, operation, AclResourceType.TOPIC, topic.name)
+        call.rights.require(operation, AclResourceType.TOPIC, topic.name)
     return topic
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline
@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.topics import Topic, check_not_internal, check_topic_name
-from sharebroker_server.gateway.admin.topics import create_on_demand
+from sharebroker_server.gateway.admin.topics import create_missing
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.response_queue import UNSENT_MESSAGES, ResponseQueue
@@ -29,7 +29,9 @@ _TopicRequest = tuple[pb.ProduceRequest.TopicData, Topic | None, KafkaError | No
 async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadline) -> pb.ProduceResponse:
     """Appends the batches; each partition has its own durable result."""
     within = Deadline(min(request.timeout_ms / 1000 or REQUEST_TIMEOUT, deadline.remaining()))
-    topics = [await _find(gateway, data, within) for data in request.topic_data]
+    missing = _missing(gateway, request)
+    failures = await create_missing(gateway, missing, within) if missing else {}
+    topics = [_find(gateway, data, failures) for data in request.topic_data]
     named: set[tuple[str, int]] = set()
     parts = [[_part(topic, part, named) for part in topic[0].partition_data] for topic in topics]
     call = AppendCall(
@@ -67,17 +69,36 @@ def _part(
     return AppendPart(topic.topic_id, part.index, part.records)
 
 
-async def _find(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> _TopicRequest:
+def _missing(gateway: Gateway, request: pb.ProduceRequest) -> list[str]:
+    """Returns the valid names of topics that do not exist, each once."""
+    names = dict.fromkeys(data.name for data in request.topic_data if not data.topic_id)
+    return [name for name in names if gateway.catalog.topic(name) is None and _is_valid(name)]
+
+
+def _is_valid(name: str) -> bool:
     try:
-        return data, await _topic(gateway, data, deadline), None
+        check_topic_name(name)
+        check_not_internal(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def _find(
+    gateway: Gateway, data: pb.ProduceRequest.TopicData, failures: Mapping[str, KafkaError | None]
+) -> _TopicRequest:
+    """Returns a topic, or its error; `failures` are those of topics that could not be created."""
+    try:
+        return data, _topic(gateway, data), None
     except KafkaError as error:
-        return data, None, error
+        return data, None, failures.get(data.name) or error
 
 
-async def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> Topic:
+def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData) -> Topic:
     if not data.topic_id:
         check_topic_name(data.name)
-        return await create_on_demand(gateway, data.name, deadline)
+        check_not_internal(data.name)
+        return gateway.topic(data.name)
     check_not_internal(data.name, data.topic_id)
     topic = gateway.catalog.topic_by_id(data.topic_id)
     if topic is None:

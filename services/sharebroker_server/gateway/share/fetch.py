@@ -12,23 +12,23 @@ the fetch waits for a records-available notification of any leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline, monotonic, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange, AcquireMode, TopicIdPartition
-from sharebroker_server.catalog.topics import check_group_id
+from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
 from sharebroker_server.gateway.core.validation import (
     MAX_WAIT,
     check_bounds,
-    check_member_id,
+    check_member,
     check_renewing_fetch,
 )
-from sharebroker_server.gateway.share.acknowledge import AckResults, Acks, Caller, add_errors, checked
+from sharebroker_server.gateway.share.acknowledge import AckResults, Acks, add_errors, checked
 from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
@@ -39,6 +39,7 @@ POLL_INTERVAL: Final = 0.05
 """Shortest interval in seconds between two rounds of a fetch that found no records."""
 
 _NO_RESULT: Final = AcquireResult("", 0)
+_NONE: Final[dict[TopicIdPartition, AcquireResult]] = {}
 
 
 class ShareFetch(NamedTuple):
@@ -98,7 +99,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
         context = await _begin(gateway, request)
         session = context.session
         if session.watch is not None:
-            if await _wait_unchanged(gateway, context, request):
+            if await _wait_unchanged(context, request):
                 counts.completed(False, monotonic() - begun, wait)
                 return []
             session.end_watch()
@@ -122,8 +123,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
 
 
 def _check(request: ShareFetch) -> None:
-    check_group_id(request.key.group_id)
-    check_member_id(request.key.member_id)
+    check_member(request.key.group_id, request.key.member_id)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, 2**31 - 1)
     check_bounds("max_records", request.max_records, 0, 2**31 - 1)
     if request.renews:
@@ -147,7 +147,7 @@ async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
         raise
 
 
-async def _wait_unchanged(gateway: Gateway, context: FetchContext, request: ShareFetch) -> bool:
+async def _wait_unchanged(context: FetchContext, request: ShareFetch) -> bool:
     """Whether the watch of the session's partitions reports no records until the request's time ends.
 
     Raises KafkaError as `FetchContext.check_turn`.
@@ -156,7 +156,7 @@ async def _wait_unchanged(gateway: Gateway, context: FetchContext, request: Shar
     same = not request.acks and not request.forgotten and session.watch_caller == request.caller
     if session.watch is None or not same or context.final or not request.fetches:
         return False
-    if not request.caller.may_read(gateway, {part.topic_id for part in session.partitions}):
+    if not request.caller.may_read({part.topic_id for part in session.partitions}):
         return False
     if await session.watch.changes(request.wait):
         return False
@@ -176,25 +176,41 @@ async def _acknowledge(
     gateway: Gateway, context: FetchContext, request: ShareFetch, deadline: Deadline
 ) -> AckResults:
     acks = {part: batches for part, batches in request.acks.items() if batches}
-    call, results = checked(gateway, request.caller, request.key, acks, renew_allowed=request.renews)
+    call, results = checked(request.caller, request.key, acks, renew_allowed=request.renews)
     if call.parts:
         add_errors(results, await gateway.leaders.acknowledge(call, deadline, context.session.routes))
     return results
 
 
-async def _acquire(
+def _acquire(
     gateway: Gateway, context: FetchContext, request: ShareFetch
-) -> Mapping[TopicIdPartition, AcquireResult]:
+) -> Coroutine[Any, Any, Mapping[TopicIdPartition, AcquireResult]]:
     """Acquires records; a permission that is revoked meanwhile ends the wait."""
     call, errors, known_errors = _acquire_call(gateway, context, request)
-    work = MultiLeaderFetch(gateway.leaders, call, known_errors, context.session.routes).run()
+    work = MultiLeaderFetch(gateway.leaders, call, known_errors, context.session.routes, errors).run()
+    if gateway.unrestricted:
+        return work
+    return _while_permitted(gateway, context, request, work)
+
+
+async def _while_permitted(
+    gateway: Gateway,
+    context: FetchContext,
+    request: ShareFetch,
+    work: Coroutine[Any, Any, Mapping[TopicIdPartition, AcquireResult]],
+) -> Mapping[TopicIdPartition, AcquireResult]:
+    """Returns the results of a fetch, or the errors of its partitions if a topic may no longer be read.
+
+    Raises GROUP_AUTHORIZATION_FAILED.
+    """
+    topic_ids = {part.topic_id for part in context.partitions}
+    caller, group_id = request.caller, request.key.group_id
     try:
-        found = await request.caller.while_permitted(gateway, call.group_id, call.partitions, work)
+        return await caller.rights.run(lambda: caller.require_read(group_id, topic_ids), work)
     except KafkaError as error:
         if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise
         return _acquire_call(gateway, context, request)[1]
-    return found | errors
 
 
 def _acquire_call(
@@ -207,7 +223,7 @@ def _acquire_call(
     errors = {
         part: AcquireResult(*part, code)
         for part in context.partitions
-        if (code := request.caller.partition_error(gateway, part, forwards=False))
+        if (code := request.caller.partition_error(part, forwards=False))
     }
     known_errors = context.session.known_errors()
     call = AcquireCall(
@@ -265,7 +281,10 @@ def _fetched(
 
 
 class MultiLeaderFetch:
-    """One fetch of a member. Errors of partitions in `known_errors` do not end its wait."""
+    """One fetch of a member. Errors of partitions in `known_errors` do not end its wait.
+
+    `refused` are results of other partitions, which `run` returns as well.
+    """
 
     __slots__ = (
         "_bytes",
@@ -274,6 +293,7 @@ class MultiLeaderFetch:
         "_known_errors",
         "_leaders",
         "_records",
+        "_refused",
         "_results",
         "_routes",
     )
@@ -284,18 +304,20 @@ class MultiLeaderFetch:
         call: AcquireCall,
         known_errors: Set[TopicIdPartition] = frozenset(),
         routes: Routes | None = None,
+        refused: dict[TopicIdPartition, AcquireResult] = _NONE,
     ) -> None:
         self._leaders = leaders
         self._call = call
         self._known_errors = known_errors
         self._routes = routes
+        self._refused = refused
         self._deadline = Deadline(call.max_wait)
         self._records = 0
         self._bytes = 0
         self._results: dict[TopicIdPartition, AcquireResult] = {}
 
     async def run(self) -> dict[TopicIdPartition, AcquireResult]:
-        """One result per partition of the call: records, an error, or nothing."""
+        """One result per partition of the call, records, an error, or nothing; and those refused."""
         call = self._call
         while True:
             peers, unled = await self._leaders.by_leader(call.partitions, self._routes)
@@ -312,7 +334,7 @@ class MultiLeaderFetch:
                     self._add_failure(parts, error)
             remaining = self._deadline.remaining()
             if self._records or remaining <= 0 or self._has_new_error():
-                return self._results
+                return self._results | self._refused
             await self._pause(remaining)
 
     async def _pause(self, remaining: float) -> None:

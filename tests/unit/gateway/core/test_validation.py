@@ -11,6 +11,7 @@ from sharebroker_server.gateway.core.validation import (
     batches_refusal,
     check_bounds,
     check_delay,
+    check_member,
     check_member_id,
     check_renewing_fetch,
     check_topic_names,
@@ -70,6 +71,14 @@ def test_empty_or_long_group_ids_are_rejected() -> None:
     with pytest.raises(KafkaError) as refused:
         check_group_id("")
     assert [violation.field for violation in refused.value.violations] == ["group_id"]
+
+
+@pytest.mark.parametrize(("group_id", "member_id", "field"), [("", "m", "group_id"), ("g", "", "member_id")])
+def test_a_member_has_a_valid_group_id_and_member_id(group_id: str, member_id: str, field: str) -> None:
+    check_member("g", "m")
+    with pytest.raises(KafkaError) as refused:
+        check_member(group_id, member_id)
+    assert [violation.field for violation in refused.value.violations] == [field]
 
 
 def test_first_invalid_topic_name_is_reported() -> None:

@@ -9,14 +9,15 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
+from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.grpc import share_messages
-from sharebroker_server.gateway.share.acknowledge import Caller
 from sharebroker_server.gateway.share.fetch import FetchedPartition
 
 T0, T1, U0 = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("u", 0)
 
-PEER = Caller("peer")
+UNREAD: Any = None
+PEER = Caller("peer", rights=UNREAD)
 
 
 def request_of(**fields: Any) -> pb.ShareFetchRequest:

@@ -1,19 +1,12 @@
-"""What handlers ask the authorizer, and the authorized operations in responses."""
+"""The rights of a Kafka client, and the authorized operations in responses."""
 
 from __future__ import annotations
 
 import pytest
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.authorization import (
-    authorized,
     authorized_operations,
     cluster_operations,
-    is_unrestricted,
-    may_describe_topic_configs,
-    require,
-    require_creation,
-    require_on_cluster,
 )
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
@@ -40,65 +33,16 @@ def operations(bits: int) -> set[int]:
 
 
 def test_without_access_control_everything_is_allowed(call: Call) -> None:
-    require_on_cluster(call, AclOperation.ALTER)
-    assert is_unrestricted(call)
-    assert authorized(call, READ, TOPIC, ["a", "b", "a"]) == {"a", "b"}
+    call.rights.require_on_cluster(AclOperation.ALTER)
     for kind, numbers in ON.items():
         assert operations(authorized_operations(call, Resource(kind, "x"), requested=True)) == numbers
 
 
 def test_the_authorizer_receives_the_client_and_its_host(call: Call, authorizer: TableAuthorizer) -> None:
-    require(call, READ, TOPIC, "a")
+    call.rights.require(READ, TOPIC, "a")
     assert authorizer.requesters == [Requester(ANONYMOUS, "10.0.0.1")]
     assert authorizer.checked == [(READ, TOPIC, "a")]
-    assert not is_unrestricted(call)
-
-
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
-        (AclResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-        (AclResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-    ],
-)
-def test_a_denied_operation_has_the_error_of_its_resource(
-    call: Call, authorizer: TableAuthorizer, kind: AclResourceType, code: ErrorCode
-) -> None:
-    authorizer.deny(READ, kind, "a")
-    require(call, READ, kind, "b")
-    with pytest.raises(KafkaError) as error:
-        require(call, READ, kind, "a")
-    assert error.value.code is code
-    assert authorized(call, READ, kind, ["a", "b"]) == {"b"}
-
-
-@pytest.mark.parametrize(
-    ("denied", "allowed"),
-    [
-        ([], True),
-        ([AclResourceType.TOPIC], True),
-        ([AclResourceType.CLUSTER], True),
-        ([AclResourceType.TOPIC, AclResourceType.CLUSTER], False),
-    ],
-)
-def test_a_topic_is_created_with_the_permission_on_the_cluster_or_the_topic(
-    call: Call, authorizer: TableAuthorizer, denied: list[AclResourceType], allowed: bool
-) -> None:
-    for kind in denied:
-        authorizer.deny(AclOperation.CREATE, kind)
-    if allowed:
-        require_creation(call, "a")
-        return
-    with pytest.raises(KafkaError) as error:
-        require_creation(call, "a")
-    assert error.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-def test_configs_of_a_topic_require_describe_configs(call: Call, authorizer: TableAuthorizer) -> None:
-    authorizer.deny(AclOperation.DESCRIBE_CONFIGS, TOPIC, "a")
-    assert [may_describe_topic_configs(call, name) for name in ("a", "b")] == [False, True]
+    assert not call.gateway.unrestricted
 
 
 def test_authorized_operations_exclude_the_denied_ones(call: Call, authorizer: TableAuthorizer) -> None:

@@ -34,14 +34,15 @@ class Clients:
     def __init__(self, harness: Harness) -> None:
         self.now = 0.0
         self.harness = harness
-        self.throttle = ClientThrottle(ClientQuotas(harness.gateway.catalog, CONFIG, lambda: self.now))
+        self.quotas = ClientQuotas(harness.gateway.catalog, CONFIG, lambda: self.now)
+        self.throttle = ClientThrottle(self.quotas)
         harness.listener.throttle = self.throttle
 
     def limit(self, key: QuotaKey, value: float | None, entity: QuotaEntity = ANYONE) -> None:
         self.harness.gateway.catalog.catalog.quotas.apply(QuotaRecord(entity, key, value))
 
     def charge(self, api_key: int, size: int = 0, response: Any = None, spent: float = 0.0) -> float:
-        assert self.throttle.active
+        assert self.quotas.active
         call: Any = Call(self.harness.client)
         return self.throttle.charge(call, api_key, size, response, spent)
 
@@ -63,11 +64,11 @@ async def clients() -> AsyncIterator[Clients]:
 
 
 def test_without_quotas_nothing_is_charged(clients: Clients) -> None:
-    assert not clients.throttle.active
+    assert not clients.quotas.active
     clients.limit(QuotaKey.PRODUCER_BYTE_RATE, 1.0)
-    assert clients.throttle.active
+    assert clients.quotas.active
     clients.limit(QuotaKey.PRODUCER_BYTE_RATE, None)
-    assert not clients.throttle.active
+    assert not clients.quotas.active
 
 
 def test_a_produce_request_is_charged_by_its_size(clients: Clients) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from dataclasses import replace
+
 import pytest
 
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceStub
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.records import TopicRecord
 from sharebroker_server.catalog.topics import Topic
+from sharebroker_server.gateway.admin.topics import MAX_CREATED_ON_DEMAND
 from sharebroker_server.gateway.produce.append import IN_FLIGHT_BYTES
+from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing
@@ -42,6 +49,55 @@ async def test_produce_errors_per_partition(
     (response,) = (await harness.produce.Produce(request_)).responses
     assert [(part.error_code, part.base_offset) for part in response.partition_responses] == [(code, -1)]
     assert harness.leader.requests == []
+
+
+class Catalog:
+    """The owner of the catalog: it creates every topic, except for the one named `refused`."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.requests: list[cluster.CreateTopicsRequest] = []
+        self._catalog = harness.gateway.catalog
+        self._catalog.broker = replace(self._catalog.broker, auto_create_topics_enable=True)
+        harness.router.register_local(ClusterServiceStub, self)
+
+    async def CreateTopics(
+        self, request: cluster.CreateTopicsRequest, _: object
+    ) -> cluster.CreateTopicsResponse:
+        self.requests.append(request)
+        response = cluster.CreateTopicsResponse()
+        for topic in request.topics:
+            if topic.name == "refused":
+                response.topics.add(name=topic.name, error_code=wire(ErrorCode.POLICY_VIOLATION))
+                continue
+            made = Topic(b64encode(topic.name.rjust(16).encode()).decode().rstrip("="), topic.name, 2)
+            self._catalog.catalog.apply(TopicRecord(made), len([*self._catalog.catalog.topics()]) + 1)
+            response.topics.add(name=made.name, topic_id=made.topic_id)
+        return response
+
+
+async def test_missing_topics_are_created_by_one_bounded_request(harness: Harness) -> None:
+    harness.leader.answer = appending
+    catalog = Catalog(harness)
+    names = ["no/topic", "__consumer_offsets", "refused", *(f"t{number}" for number in range(150))]
+    request = pb.ProduceRequest()
+    for name in (*names, "t0"):
+        request.topic_data.append(
+            produced(int(len(request.topic_data) == len(names)), name=name).topic_data[0]
+        )
+    responses = (await harness.produce.Produce(request)).responses
+    codes = [response.partition_responses[0].error_code for response in responses]
+    assert codes[:3] == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.POLICY_VIOLATION,
+    ]
+    created = MAX_CREATED_ON_DEMAND - 1
+    assert codes[3:-1] == [ErrorCode.NONE] * created + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (
+        150 - created
+    )
+    assert codes[-1] == ErrorCode.NONE, "a topic that is named twice is created once"
+    (sent,) = catalog.requests
+    assert [topic.name for topic in sent.topics] == ["refused", *names[3 : 3 + created]]
 
 
 async def test_a_partition_named_again_is_rejected(harness: Harness) -> None:

@@ -11,8 +11,9 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.gateway.authorization import Caller, Rights
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.share.acknowledge import Caller, ShareAcknowledge, share_acknowledge
+from sharebroker_server.gateway.share.acknowledge import ShareAcknowledge, share_acknowledge
 from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
@@ -94,7 +95,7 @@ async def test_leaving_broker_forwards_acknowledgements(
     """The records were fetched there, so no other broker would accept the acknowledgements."""
     part = TopicIdPartition(TOPIC.topic_id, 0)
     await harness.share.ShareFetch(fetch(0, 0))
-    caller = Caller("connection", lambda *_: False, leaving=leaving)
+    caller = Caller("connection", Rights(harness.gateway, None), lambda *_: False, leaving)
     request = ShareAcknowledge(caller, SessionKey("group", "me"), 1, {part: [AckBatch(0, 9, [ACCEPT])]})
     results = await share_acknowledge(harness.gateway, request, Deadline(90))
     assert [error and error.code for error in results.values()] == [code]

@@ -16,8 +16,8 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
+from sharebroker_server.gateway.authorization import Caller, Rights
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.share.acknowledge import Caller
 from sharebroker_server.gateway.share.fetch import MOVED_WAIT, ShareFetch, share_fetch
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
@@ -127,7 +127,7 @@ async def test_invalid_requests_name_the_field(
 
 async def test_wait_is_short_if_another_broker_leads_a_partition(harness: Harness) -> None:
     """librdkafka fetches from one broker at a time: a wait here would delay the records there."""
-    caller = Caller("connection", lambda _, index: index == 0)
+    caller = Caller("connection", Rights(harness.gateway, None), lambda _, index: index == 0)
 
     async def fetched(epoch: int, *partitions: int) -> list[tuple[int, ErrorCode]]:
         parts: dict[TopicIdPartition, Sequence[AckBatch]] = {
@@ -151,7 +151,7 @@ async def test_first_loaded_partition_completes_only_librdkafka_fetches(
     harness: Harness, first_loaded: bool, least: int, min_bytes: int
 ) -> None:
     parts: dict[TopicIdPartition, Sequence[AckBatch]] = {TopicIdPartition(TOPIC.topic_id, 0): []}
-    key, caller = SessionKey("group", "me"), Caller("connection")
+    key, caller = SessionKey("group", "me"), Caller("connection", Rights(harness.gateway, None))
     request = ShareFetch(caller, key, 0, parts, (), 0, least, 1_000_000, 500, first_loaded=first_loaded)
     await share_fetch(harness.gateway, request, Deadline(90))
     (call,) = harness.leader.of(leader.AcquireRecordsRequest)

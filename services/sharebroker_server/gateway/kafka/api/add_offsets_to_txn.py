@@ -6,7 +6,6 @@ from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, check_group_id
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
@@ -18,8 +17,8 @@ _request = to_proto(AddOffsetsToTxnRequest, pb.AddPartitionsToTxnRequest)
 
 async def handle(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     """Adds the partition of __consumer_offsets that stores the group's offsets, as Kafka does."""
-    require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     call.check_transactional_id(call.request.transactional_id)
     check_group_id(call.request.group_id, code=ErrorCode.INVALID_GROUP_ID)
     shard = call.gateway.router.group_shard(call.request.group_id)

@@ -8,7 +8,6 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.catalog.topics import check_not_internal
-from sharebroker_server.gateway.kafka.authorization import require, require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
@@ -35,14 +34,14 @@ _request_before_several = to_proto(AddPartitionsToTxnRequest, pb.AddPartitionsTo
 async def handle(call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
     """Adds either all partitions of a transaction or none."""
     if call.version >= _FIRST_WITH_SEVERAL:  # from brokers
-        require_on_cluster(call, AclOperation.CLUSTER_ACTION)
+        call.rights.require_on_cluster(AclOperation.CLUSTER_ACTION)
         results = []
         for transaction in call.request.transactions:
             topics = await _add(call, _request(transaction), transaction.topics)
             results.append(_Transaction(transactional_id=transaction.transactional_id, topic_results=topics))
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     transactional_id = call.request.v3_and_below_transactional_id
-    require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+    call.rights.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
     topics = await _add(call, _request_before_several(call.request), call.request.v3_and_below_topics)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
@@ -68,7 +67,7 @@ def _check(call: Call, name: str, index: int) -> int:
     """Returns the error code of a partition that cannot be added, else 0."""
     try:
         if call.version < _FIRST_WITH_SEVERAL:
-            require(call, AclOperation.WRITE, AclResourceType.TOPIC, name)
+            call.rights.require(AclOperation.WRITE, AclResourceType.TOPIC, name)
         check_not_internal(name)
         known = 0 <= index < call.gateway.topic(name).partitions
     except KafkaError as error:

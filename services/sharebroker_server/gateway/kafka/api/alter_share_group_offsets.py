@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import alter_offsets
-from sharebroker_server.gateway.kafka.authorization import authorized, require
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.kafka_wire.messages import (
@@ -24,9 +23,9 @@ _response = to_kafka(pb.AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsRe
 async def handle(call: Call[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
     """Returns one result per partition; creates a group that does not exist."""
     group_id, topics = call.request.group_id, call.request.topics
-    require(call, AclOperation.READ, AclResourceType.GROUP, group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, group_id)
     names = (topic.topic_name for topic in topics)
-    readable = authorized(call, AclOperation.READ, AclResourceType.TOPIC, names)
+    readable = call.rights.permitted(AclOperation.READ, AclResourceType.TOPIC, names)
     response = AlterShareGroupOffsetsResponse()
     if readable or not topics:
         call.view.check_coordinates(group_id)

@@ -7,7 +7,6 @@ from typing import Any
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.admin.users import alter_users
-from sharebroker_server.gateway.kafka.authorization import require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call
 from sharebroker_server.kafka_wire.messages import (
     AlterUserScramCredentialsRequest,
@@ -20,7 +19,7 @@ _Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 async def handle(call: Call[AlterUserScramCredentialsRequest]) -> AlterUserScramCredentialsResponse:
     """Returns one result per user."""
-    require_on_cluster(call, AclOperation.ALTER)
+    call.rights.require_on_cluster(AclOperation.ALTER)
     request = pb.AlterUserScramCredentialsRequest(
         deletions=[
             pb.AlterUserScramCredentialsRequest.Deletion(name=one.name, mechanism=_number(one))

@@ -8,7 +8,6 @@ from functools import partial
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import create_partitions
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import check_assignments, duplicate_check, each_item
 from sharebroker_server.gateway.kafka.convert import to_proto
@@ -26,7 +25,7 @@ async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsRespons
 
     def translate(topic: _Topic) -> pb.CreatePartitionsRequest.Topic:
         check(topic.name)
-        require(call, AclOperation.ALTER, AclResourceType.TOPIC, topic.name)
+        call.rights.require(AclOperation.ALTER, AclResourceType.TOPIC, topic.name)
         _check_assignments(call, topic)
         existing = call.gateway.catalog.topic(topic.name)
         if existing is not None and not validate_only:

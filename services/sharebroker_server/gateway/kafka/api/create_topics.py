@@ -10,7 +10,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, describe_settings
 from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.gateway.admin.topics import create_topics
-from sharebroker_server.gateway.kafka.authorization import may_describe_topic_configs, require_creation
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import (
     DEFAULT,
@@ -25,6 +24,7 @@ from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.encoder import EncodedArray
 from sharebroker_server.kafka_wire.frames import codec_of
 from sharebroker_server.kafka_wire.messages import CreateTopicsRequest, CreateTopicsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _Topic = CreateTopicsRequest.CreatableTopic
 _Created = pb.CreateTopicsResponse.Topic
@@ -39,7 +39,7 @@ async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
 
     def translate(topic: _Topic) -> pb.CreateTopicsRequest.Topic:
         check(topic.name)
-        require_creation(call, topic.name)
+        call.rights.require_creation(topic.name)
         partitions, configs = _partition_count(call, topic), _configs(topic)
         if not call.request.validate_only:
             added = call.gateway.catalog.broker.num_partitions if partitions == DEFAULT else partitions
@@ -95,7 +95,7 @@ def _configs(topic: _Topic) -> dict[str, str]:
 
 
 def _created(call: Call, created: _Created) -> CreateTopicsResponse.CreatableTopicResult:
-    if not may_describe_topic_configs(call, created.name):
+    if not call.rights.allows(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, created.name):
         return CreateTopicsResponse.CreatableTopicResult(
             name=created.name,
             topic_id=created.topic_id,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import delete_offsets
-from sharebroker_server.gateway.kafka.authorization import authorized, require
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import (
@@ -20,9 +19,9 @@ _response = to_kafka(pb.DeleteShareGroupOffsetsResponse, DeleteShareGroupOffsets
 async def handle(call: Call[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
     """Returns one result per topic."""
     group_id = call.request.group_id
-    require(call, AclOperation.DELETE, AclResourceType.GROUP, group_id)
+    call.rights.require(AclOperation.DELETE, AclResourceType.GROUP, group_id)
     names = [topic.topic_name for topic in call.request.topics]
-    readable = authorized(call, AclOperation.READ, AclResourceType.TOPIC, names)
+    readable = call.rights.permitted(AclOperation.READ, AclResourceType.TOPIC, names)
     response = DeleteShareGroupOffsetsResponse()
     if readable or not names:
         call.view.check_coordinates(group_id)

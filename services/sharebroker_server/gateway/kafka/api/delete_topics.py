@@ -8,7 +8,6 @@ from typing import NamedTuple
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import delete_topics
-from sharebroker_server.gateway.kafka.authorization import allows, allows_on_cluster, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
 from sharebroker_server.gateway.kafka.convert import to_kafka
@@ -72,19 +71,19 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
 
 def _authorize(call: Call, topic: _Topic) -> None:
     """Raises TOPIC_AUTHORIZATION_FAILED; a topic by an unknown id is rejected where it is deleted."""
-    if not allows_on_cluster(call, AclOperation.DELETE):
+    if not call.rights.allows_on_cluster(AclOperation.DELETE):
         found = topic_by_id(call, topic.topic_id) if topic.topic_id else None
         name = found.name if found is not None else topic.name
         if name and not topic.topic_id:
-            require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+            call.rights.require(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
         if name:
-            require(call, AclOperation.DELETE, AclResourceType.TOPIC, name)
+            call.rights.require(AclOperation.DELETE, AclResourceType.TOPIC, name)
 
 
 def _visible_name(call: Call, topic_id: str) -> str | None:
     """Returns the name of a topic that the client may DESCRIBE."""
     topic = topic_by_id(call, topic_id)
-    if topic is None or not allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name):
+    if topic is None or not call.rights.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name):
         return None
     return topic.name
 

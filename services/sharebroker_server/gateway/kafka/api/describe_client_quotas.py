@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sharebroker_server.catalog.quotas import QuotaFilterComponent, select_quotas
-from sharebroker_server.gateway.kafka.authorization import require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from sharebroker_server.security.acl import AclOperation
@@ -15,7 +14,7 @@ _Value = DescribeClientQuotasResponse.ValueData
 
 async def handle(call: Call[DescribeClientQuotasRequest]) -> DescribeClientQuotasResponse:
     """Returns the entities with their quotas. Raises INVALID_REQUEST, UNSUPPORTED_VERSION."""
-    require_on_cluster(call, AclOperation.DESCRIBE_CONFIGS)
+    call.rights.require_on_cluster(AclOperation.DESCRIBE_CONFIGS)
     request = call.request
     components = [
         QuotaFilterComponent(one.entity_type, one.match_type, one.match) for one in request.components

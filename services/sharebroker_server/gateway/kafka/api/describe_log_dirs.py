@@ -9,7 +9,6 @@ from typing import Final
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_server.gateway.admin.partitions import describe_logs
-from sharebroker_server.gateway.kafka.authorization import require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from sharebroker_server.security.acl import AclOperation
@@ -21,7 +20,7 @@ _Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 async def handle(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     """Omits partitions whose size is unavailable, as Kafka omits partitions that it does not store."""
-    require_on_cluster(call, AclOperation.DESCRIBE)
+    call.rights.require_on_cluster(AclOperation.DESCRIBE)
     names = {topic.topic_id: topic.name for topic in call.gateway.catalog.catalog.topics()}
     logs = await describe_logs(call.gateway, _requested(call), call.deadline())
     topics: dict[str, list[_Partition]] = {}

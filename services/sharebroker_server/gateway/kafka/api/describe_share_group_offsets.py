@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import describe_offsets
-from sharebroker_server.gateway.kafka.authorization import allows, authorized
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
@@ -57,7 +56,7 @@ async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareG
 
 def _describable(call: Call[DescribeShareGroupOffsetsRequest]) -> _Describable:
     """Returns a check of the permission to DESCRIBE a topic by name."""
-    return lambda name: allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    return lambda name: call.rights.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
 def _permitted(
@@ -81,7 +80,7 @@ async def _described(
     if group.error_code:
         return group
     named = [topic.topic_name for topic in requested.topics or ()]
-    permitted = authorized(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, named)
+    permitted = call.rights.permitted(AclOperation.DESCRIBE, AclResourceType.TOPIC, named)
     error = denied(AclResourceType.TOPIC)
     group.topics = [
         *[topic for topic in await _topics(call, found) if describable(topic.topic_name)],

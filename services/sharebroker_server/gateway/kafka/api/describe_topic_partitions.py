@@ -8,7 +8,7 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.core.paging import PagePosition, page
-from sharebroker_server.gateway.kafka.authorization import authorized_operations, require
+from sharebroker_server.gateway.kafka.authorization import authorized_operations
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.topics import describable_topics, describe_topic, topic_of
 from sharebroker_server.kafka_wire.messages import (
@@ -57,7 +57,7 @@ def _topics(call: Call[DescribeTopicPartitionsRequest]) -> dict[str, Topic | Kaf
 
 def _find(call: Call, name: str) -> Topic | KafkaError:
     try:
-        require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+        call.rights.require(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
         check_topic_name(name)
         return topic_of(call, AclOperation.DESCRIBE, name)
     except KafkaError as error:

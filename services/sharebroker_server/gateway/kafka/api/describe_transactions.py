@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from sharebroker_server.gateway.kafka.authorization import allows, authorized
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import topic_by_id
@@ -22,7 +21,7 @@ _state = to_kafka(Described, _State)
 async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
     """Returns one result per transactional id."""
     names = call.request.transactional_ids
-    visible = authorized(call, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names)
+    visible = call.rights.permitted(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names)
     found = await describe_transactions(
         call.gateway, [name for name in names if name in visible], call.deadline()
     )
@@ -43,7 +42,7 @@ def _topics(call: Call, state: Described) -> list[_Topic]:
     topics: dict[str, list[int]] = {}
     for partition in state.partitions:
         topic = topic_by_id(call, partition.topic_id)  # __consumer_offsets if offsets are part of it
-        if topic is not None and allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name):
+        if topic is not None and call.rights.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name):
             topics.setdefault(topic.name, []).append(partition.partition)
     return [_Topic(topic=name, partitions=indexes) for name, indexes in topics.items()]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.gateway.admin.users import describe_users
-from sharebroker_server.gateway.kafka.authorization import require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import (
@@ -21,7 +20,7 @@ _result = to_kafka(
 
 async def handle(call: Call[DescribeUserScramCredentialsRequest]) -> DescribeUserScramCredentialsResponse:
     """Returns one result per user; without names, of all users."""
-    require_on_cluster(call, AclOperation.DESCRIBE)
+    call.rights.require_on_cluster(AclOperation.DESCRIBE)
     names = [user.name for user in call.request.users or ()]
     response = describe_users(call.gateway, pb.DescribeUserScramCredentialsRequest(users=names))
     return DescribeUserScramCredentialsResponse(results=list(map(_result, response.results)))

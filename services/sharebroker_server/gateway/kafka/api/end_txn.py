@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.produce.transactions import end_txn
@@ -21,7 +20,7 @@ _response = to_kafka(pb.EndTxnResponse, EndTxnResponse)
 
 async def handle(call: Call[EndTxnRequest]) -> EndTxnResponse:
     """Returns the producer's id and epoch."""
-    require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
+    call.rights.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
     call.check_transactional_id(call.request.transactional_id)
     version = call.transaction_version(implied=call.version >= _RAISES_EPOCH)
     request = _request(call.request, transaction_version=version)

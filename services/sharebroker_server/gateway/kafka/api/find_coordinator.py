@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.authorization import require, require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.cluster_view import Broker
 from sharebroker_server.gateway.kafka.convert import to_kafka
@@ -50,11 +49,11 @@ def _coordinator(call: Call[FindCoordinatorRequest], key: str) -> _Coordinator:
 def _check(call: Call[FindCoordinatorRequest], key: str) -> None:
     key_type = call.request.key_type
     if key_type == _GROUP:
-        require(call, AclOperation.DESCRIBE, AclResourceType.GROUP, key)
+        call.rights.require(AclOperation.DESCRIBE, AclResourceType.GROUP, key)
     elif key_type == _TRANSACTION:
-        require(call, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, key)
+        call.rights.require(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, key)
     elif key_type == _SHARE and call.version >= _FIRST_WITH_SHARE:
-        require_on_cluster(call, AclOperation.CLUSTER_ACTION)
+        call.rights.require_on_cluster(AclOperation.CLUSTER_ACTION)
     shared = key_type == _SHARE and call.version >= _FIRST_WITH_SHARE and _SHARE_KEY.fullmatch(key)
     if not shared and key_type not in (_GROUP, _TRANSACTION):
         raise KafkaError(

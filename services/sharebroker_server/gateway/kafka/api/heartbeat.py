@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator
@@ -15,7 +14,7 @@ _request = to_proto(HeartbeatRequest, pb.HeartbeatRequest)
 
 async def handle(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
     """Raises REBALANCE_IN_PROGRESS after members joined or left."""
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     await call_coordinator(call, lambda stub: stub.Heartbeat, _request(call.request))
     return HeartbeatResponse()
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require, require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.produce.transactions import init_producer_id
@@ -40,9 +39,11 @@ def _authorize(call: Call[InitProducerIdRequest]) -> None:
     Raises CLUSTER_AUTHORIZATION_FAILED if the client may neither do IDEMPOTENT_WRITE nor WRITE to some topic.
     """
     if call.request.transactional_id is not None:
-        require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
+        call.rights.require(
+            AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id
+        )
     elif not call.gateway.authorizer.allows_any(call.requester, AclOperation.WRITE, AclResourceType.TOPIC):
-        require_on_cluster(call, AclOperation.IDEMPOTENT_WRITE)
+        call.rights.require_on_cluster(AclOperation.IDEMPOTENT_WRITE)
 
 
 API = Api(22, (0, 5), handle, Refusal(InitProducerIdResponse, producer_id=_NONE, producer_epoch=_NONE))

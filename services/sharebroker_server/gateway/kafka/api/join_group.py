@@ -6,7 +6,6 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, rebalance_deadline
@@ -25,7 +24,7 @@ _response = to_kafka(pb.JoinGroupResponse, JoinGroupResponse)
 
 async def handle(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
     """Waits until all members of the group have joined; the group's leader receives the members."""
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     member = call.request
     request = _request(
         member,

@@ -6,7 +6,6 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator
@@ -22,7 +21,7 @@ _response = to_kafka(pb.LeaveGroupResponse, LeaveGroupResponse)
 
 async def handle(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
     """Removes members by their ids, or static members by their instance ids."""
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     several, request = call.version >= _FIRST_WITH_SEVERAL, _request(call.request)
     if not several:
         request.members.add(member_id=call.request.member_id)

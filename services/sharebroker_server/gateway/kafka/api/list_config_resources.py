@@ -7,7 +7,6 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.gateway.kafka.authorization import require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.topics import topics
 from sharebroker_server.kafka_wire.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -20,7 +19,7 @@ _KINDS: Final = (ResourceType.TOPIC, ResourceType.BROKER, _BROKER_LOGGER, _CLIEN
 
 async def handle(call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
     """Raises UNSUPPORTED_VERSION for an unknown type."""
-    require_on_cluster(call, AclOperation.DESCRIBE_CONFIGS)
+    call.rights.require_on_cluster(AclOperation.DESCRIBE_CONFIGS)
     kinds = [_CLIENT_METRICS] if call.version == 0 else call.request.resource_types or _KINDS
     if unknown := set(kinds) - set(_KINDS):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown types of resources: {sorted(unknown)}.")

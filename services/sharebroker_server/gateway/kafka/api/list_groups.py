@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import list_groups
-from sharebroker_server.gateway.kafka.authorization import allows, allows_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import coordinates
@@ -19,9 +18,9 @@ async def handle(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
     """Returns the groups by name that the client may DESCRIBE; clients send the request to every broker."""
     found = await list_groups(call.gateway, _request(call.request), call.deadline())
     own = [group for group in found.groups if coordinates(call, group.group_id)]
-    if not allows_on_cluster(call, AclOperation.DESCRIBE):
+    if not call.rights.allows_on_cluster(AclOperation.DESCRIBE):
         operation, kind = AclOperation.DESCRIBE, AclResourceType.GROUP
-        own = [group for group in own if allows(call, operation, kind, group.group_id)]
+        own = [group for group in own if call.rights.allows(operation, kind, group.group_id)]
     return ListGroupsResponse(groups=list(map(_group, own)))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.offsets import Offset, find_offsets
@@ -57,7 +56,7 @@ async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
 
 def _locate(call: Call, name: str, item: _Item, *, once: bool) -> Located[_Item] | Rejected[_Item]:
     try:
-        require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+        call.rights.require(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
     except KafkaError as error:
         return Rejected(item, error)
     if not once:

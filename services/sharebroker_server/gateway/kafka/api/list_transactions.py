@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import allows
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.produce.transactions import list_transactions
@@ -30,7 +29,9 @@ async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsRespons
             _state(state)
             for state in found.transaction_states
             if call.view.coordinator(state.transactional_id) == call.view.local_id
-            and allows(call, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, state.transactional_id)
+            and call.rights.allows(
+                AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, state.transactional_id
+            )
         ],
     )
 

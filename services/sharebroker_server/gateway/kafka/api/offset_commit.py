@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
@@ -19,7 +18,7 @@ _Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 
 async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
     """Returns one result per partition."""
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     request, deadline = _request(call.request), call.deadline()
 
     async def send() -> pb.OffsetCommitResponse:

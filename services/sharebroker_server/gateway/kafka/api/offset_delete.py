@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.groups import call_coordinator, known_partitions
 from sharebroker_server.gateway.kafka.topics import PORTION, by_topic
@@ -18,7 +17,7 @@ _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     """Returns one result per partition; a partition without an offset is not an error."""
-    require(call, AclOperation.DELETE, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.DELETE, AclResourceType.GROUP, call.request.group_id)
     deadline = call.deadline()
     results = []
     async for portion in call.gateway.turns.portions(known_partitions(call), PORTION):

@@ -8,7 +8,6 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import allows, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import call_coordinator
@@ -61,7 +60,7 @@ async def _topics(
     call: Call[OffsetFetchRequest], group_id: str, topics: Sequence[_RequestTopic] | None
 ) -> list[_Topic]:
     """Returns the offsets of the requested topics; for null, of all topics with offsets."""
-    require(call, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
+    call.rights.require(AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
     request = pb.OffsetFetchRequest(group_id=group_id, require_stable=call.request.require_stable)
     found = await call_coordinator(call, lambda stub: stub.OffsetFetch, request)
     if topics is None:
@@ -84,7 +83,7 @@ async def _all(call: Call[OffsetFetchRequest], committed: Iterable[_Committed]) 
         _Topic(name=topic.name, topic_id=topic.topic_id, partitions=of_topic)
         async for portion in call.gateway.turns.portions(known, PORTION)
         for topic, of_topic in portion
-        if topic and allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
+        if topic and call.rights.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
     ]
 
 

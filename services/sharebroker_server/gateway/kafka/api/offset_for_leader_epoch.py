@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.gateway.kafka.authorization import allows_on_cluster, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.offsets import Offset, find_offsets
 from sharebroker_server.gateway.kafka.topics import Located, Rejected, by_topic, locate
@@ -31,9 +30,9 @@ async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpoc
 
 def _locate(call: Call, name: str, item: _Item) -> Located[_Item] | Rejected[_Item]:
     """Looks up a partition. As in Kafka, CLUSTER_ACTION is sufficient, with which followers ask."""
-    if not allows_on_cluster(call, AclOperation.CLUSTER_ACTION):
+    if not call.rights.allows_on_cluster(AclOperation.CLUSTER_ACTION):
         try:
-            require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+            call.rights.require(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
         except KafkaError as error:
             return Rejected(item, error)
     return locate(call, None, item, item.partition, item.current_leader_epoch, name=name)

@@ -8,7 +8,6 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import Topic, check_not_internal
-from sharebroker_server.gateway.kafka.authorization import is_unrestricted, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, Refusal, for_version
 from sharebroker_server.gateway.kafka.topics import Rejected, topic_of
 from sharebroker_server.gateway.produce.append import check_named_once
@@ -106,7 +105,7 @@ def _transaction_error(call: Call[ProduceRequest]) -> KafkaError | None:
     As in Kafka, a request without such records requires no permission on its transactional id, and such
     records require an id.
     """
-    if is_unrestricted(call):
+    if call.gateway.unrestricted:
         return None
     batches = (part.records or b"" for topic in call.request.topic_data for part in topic.partition_data)
     if not any(len(batch) >= HEADER_SIZE and header_of(batch).transactional for batch in batches):
@@ -114,11 +113,7 @@ def _transaction_error(call: Call[ProduceRequest]) -> KafkaError | None:
     transactional_id = call.request.transactional_id
     if transactional_id is None:
         return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    try:
-        require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
-    except KafkaError as error:
-        return error
-    return None
+    return call.rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 def _part(

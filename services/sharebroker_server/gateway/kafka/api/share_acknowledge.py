@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
 from sharebroker_server.gateway.share.acknowledge import ShareAcknowledge, share_acknowledge
@@ -17,7 +16,7 @@ _Partition = ShareAcknowledgeResponse.PartitionData
 async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
     """Returns every partition of the request, after its acknowledgements are durable or rejected."""
     request, key = call.request, session_key(call)
-    require(call, AclOperation.READ, AclResourceType.GROUP, key.group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, key.group_id)
     acknowledged = await share_acknowledge(
         call.gateway,
         ShareAcknowledge(

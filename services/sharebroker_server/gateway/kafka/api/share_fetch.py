@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.validation import acquire_mode
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.response_cache import SHARE_FETCH, predict_fetch
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
@@ -19,7 +18,7 @@ _Acquired = ShareFetchResponse.AcquiredRecords
 
 async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
     """Returns the partitions of the session that have records, results or errors."""
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id or "")
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id or "")
     request = _request(call)
     fetched = await share_fetch(call.gateway, request, call.deadline())
     lock_ms = call.gateway.lock_timeout_ms(request.key.group_id)

@@ -8,7 +8,7 @@ from functools import partial
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import describe_groups
-from sharebroker_server.gateway.kafka.authorization import authorized, authorized_operations
+from sharebroker_server.gateway.kafka.authorization import authorized_operations
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import each_group
@@ -38,7 +38,7 @@ def _described(
 ) -> _Group:
     """Returns a group; an error in its place if the client may not DESCRIBE one of its assigned topics."""
     topics = {part.topic_name for member in group.members for part in member.assignment.topic_partitions}
-    if topics - authorized(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topics):
+    if topics - call.rights.permitted(AclOperation.DESCRIBE, AclResourceType.TOPIC, topics):
         reason = "The group has described topic(s) that the client is not authorized to describe."
         return _refuse.item(  # type: ignore[no-any-return]
             "groups", group.group_id, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, reason)

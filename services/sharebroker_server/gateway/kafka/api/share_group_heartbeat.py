@@ -6,7 +6,6 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.core.validation import check_member_id
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT, predict_heartbeat
@@ -39,9 +38,9 @@ async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatR
 
 def _authorize(call: Call[ShareGroupHeartbeatRequest]) -> None:
     """Raises GROUP_AUTHORIZATION_FAILED; TOPIC_AUTHORIZATION_FAILED if one subscribed topic is forbidden."""
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     for name in call.request.subscribed_topic_names or ():
-        require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+        call.rights.require(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
 _refuse = Refusal(ShareGroupHeartbeatResponse)

@@ -6,7 +6,6 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, rebalance_deadline
@@ -25,7 +24,7 @@ async def handle(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
     protocol = (call.request.protocol_type, call.request.protocol_name)
     if call.version >= _REQUIRES_PROTOCOL and None in protocol:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     request, deadline = _request(call.request), rebalance_deadline()
     return _response(await call_coordinator(call, lambda stub: stub.SyncGroup, request, deadline=deadline))
 

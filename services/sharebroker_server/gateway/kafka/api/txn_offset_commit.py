@@ -6,7 +6,6 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
@@ -27,8 +26,8 @@ async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """Returns one result per partition."""
     if not call.request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
-    require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
-    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    call.rights.require(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
+    call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     version = call.transaction_version(implied=call.version >= _ADDS_GROUP)
     request = _request(call.request, transaction_version=version, commit=_commit(call.request))
     deadline = call.deadline()

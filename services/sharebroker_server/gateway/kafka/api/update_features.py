@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.authorization import require_on_cluster
 from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from sharebroker_server.security.acl import AclOperation
@@ -14,7 +13,7 @@ async def handle(call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
 
     Raises INVALID_UPDATE_VERSION with the first invalid one.
     """
-    require_on_cluster(call, AclOperation.ALTER)
+    call.rights.require_on_cluster(AclOperation.ALTER)
     updates = call.request.feature_updates
     for update in updates:
         _check(call, update)
