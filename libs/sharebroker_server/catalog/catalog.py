@@ -31,7 +31,6 @@ class TopicCatalog:
     """The catalog as of the record at `position` of its log."""
 
     __slots__ = (
-        "_configs",
         "_deleted",
         "_ids",
         "_metric_names",
@@ -39,6 +38,7 @@ class TopicCatalog:
         "access_changes",
         "acls",
         "cluster_id",
+        "dynamic_configs",
         "partitions",
         "position",
         "quotas",
@@ -61,7 +61,8 @@ class TopicCatalog:
         """Returns the topic with an id: the dict's own method, called for each partition of a request."""
         self._ids: dict[str, str] = {}
         self._metric_names: dict[str, str] = {}
-        self._configs: dict[ConfigResource, dict[str, str]] = {}
+        self.dynamic_configs: dict[ConfigResource, dict[str, str]] = {}
+        """The configs set on groups and brokers."""
         self._deleted: dict[str, None] = {}
 
     def apply(self, record: CatalogRecord, position: int) -> None:
@@ -100,19 +101,19 @@ class TopicCatalog:
         if resource.type is ResourceType.TOPIC:
             topic = self.topic(resource.name)
             return topic.configs if topic else _NONE
-        return self._configs.get(resource, _NONE)
+        return self.dynamic_configs.get(resource, _NONE)
 
     def configured(self, kind: ResourceType) -> list[str]:
         """Returns the names of groups or brokers with configs, whether or not they exist (Kafka RPC 74)."""
-        return sorted(resource.name for resource in self._configs if resource.type is kind)
+        return sorted(resource.name for resource in self.dynamic_configs if resource.type is kind)
 
     def configured_count(self) -> int:
         """Returns the number of groups and brokers with configs."""
-        return len(self._configs)
+        return len(self.dynamic_configs)
 
     def settings(self) -> set[tuple[ConfigResource, str]]:
         """Returns every config of a group or a broker, without its value."""
-        return {(resource, key) for resource, configs in self._configs.items() for key in configs}
+        return {(resource, key) for resource, configs in self.dynamic_configs.items() for key in configs}
 
     @singledispatchmethod
     def _apply(self, record: CatalogRecord) -> None:
@@ -154,9 +155,9 @@ class TopicCatalog:
             if topic is not None:
                 self._topics[topic.topic_id] = replace(topic, configs=changed)
         elif changed:
-            self._configs[record.resource] = changed
+            self.dynamic_configs[record.resource] = changed
         else:
-            self._configs.pop(record.resource, None)
+            self.dynamic_configs.pop(record.resource, None)
 
     @_apply.register
     def _(self, record: ClusterRecord) -> None:

@@ -127,11 +127,11 @@ class MetadataCache:
 
     def group_config(self, group_id: str) -> GroupConfig:
         """Returns the effective config of a share group, whether or not it exists."""
-        settings = self.catalog.configs(ConfigResource(ResourceType.GROUP, group_id))
+        settings = self.catalog.dynamic_configs.get(ConfigResource(ResourceType.GROUP, group_id))
         # Groups without configs share one entry, so that names of deleted groups do not accumulate here.
         key = group_id if settings else ""
         if key not in self._groups:
-            self._groups[key] = resolve_group(settings, self.broker)
+            self._groups[key] = resolve_group(settings or {}, self.broker)
         return self._groups[key]
 
     def topic_config(self, topic: Topic) -> TopicConfig:

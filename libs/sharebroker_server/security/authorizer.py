@@ -76,15 +76,6 @@ def denial(
     return denied(resource.type, {"resource_type": resource.type.name, "resource": resource.name})
 
 
-def require(
-    authorizer: Authorizer, requester: Requester, operation: AclOperation, resource: Resource
-) -> None:
-    """Raises the resource type's AUTHORIZATION_FAILED error unless the requester may do the operation."""
-    error = denial(authorizer, requester, operation, resource)
-    if error is not None:
-        raise error
-
-
 class Rechecks:
     """The checks of open streams and waiting calls; `repeat` them when permissions may have changed."""
 

@@ -6,8 +6,7 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_server.gateway.admin.quotas import alter_quotas
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import AlterClientQuotasRequest, AlterClientQuotasResponse
-from sharebroker_server.security.acl import CLUSTER, AclOperation
-from sharebroker_server.security.authorizer import require
+from sharebroker_server.security.acl import AclOperation
 
 _Entry = AlterClientQuotasResponse.EntryData
 _Part = AlterClientQuotasResponse.EntityData
@@ -15,7 +14,7 @@ _Part = AlterClientQuotasResponse.EntityData
 
 async def handle(call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
     """Returns one result per entity."""
-    require(call.gateway.authorizer, call.requester, AclOperation.ALTER_CONFIGS, CLUSTER)
+    call.rights.require_on_cluster(AclOperation.ALTER_CONFIGS)
     request = pb.AlterClientQuotasRequest(validate_only=call.request.validate_only)
     for entry in call.request.entries:
         added = request.entries.add()

@@ -7,8 +7,7 @@ from sharebroker_server.gateway.admin.acls import create_acls
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.kafka_wire.messages import CreateAclsRequest, CreateAclsResponse
-from sharebroker_server.security.acl import CLUSTER, AclOperation
-from sharebroker_server.security.authorizer import require
+from sharebroker_server.security.acl import AclOperation
 
 _creation = to_proto(CreateAclsRequest.AclCreation, pb.CreateAclsRequest.Creation)
 _result = to_kafka(pb.CreateAclsResponse.Result, CreateAclsResponse.AclCreationResult)
@@ -16,7 +15,7 @@ _result = to_kafka(pb.CreateAclsResponse.Result, CreateAclsResponse.AclCreationR
 
 async def handle(call: Call[CreateAclsRequest]) -> CreateAclsResponse:
     """Returns one result per ACL."""
-    require(call.gateway.authorizer, call.requester, AclOperation.ALTER, CLUSTER)
+    call.rights.require_on_cluster(AclOperation.ALTER)
     request = pb.CreateAclsRequest(creations=map(_creation, call.request.creations))
     response = await create_acls(call.gateway, request, call.deadline())
     return CreateAclsResponse(results=list(map(_result, response.results)))

@@ -7,8 +7,7 @@ from sharebroker_server.gateway.admin.acls import delete_acls
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.kafka_wire.messages import DeleteAclsRequest, DeleteAclsResponse
-from sharebroker_server.security.acl import CLUSTER, AclOperation
-from sharebroker_server.security.authorizer import require
+from sharebroker_server.security.acl import AclOperation
 
 _filter = to_proto(DeleteAclsRequest.DeleteAclsFilter, pb.DeleteAclsRequest.Filter)
 _result = to_kafka(pb.DeleteAclsResponse.FilterResult, DeleteAclsResponse.DeleteAclsFilterResult)
@@ -16,7 +15,7 @@ _result = to_kafka(pb.DeleteAclsResponse.FilterResult, DeleteAclsResponse.Delete
 
 async def handle(call: Call[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Returns one result per filter, with the deleted ACLs."""
-    require(call.gateway.authorizer, call.requester, AclOperation.ALTER, CLUSTER)
+    call.rights.require_on_cluster(AclOperation.ALTER)
     request = pb.DeleteAclsRequest(filters=map(_filter, call.request.filters))
     response = await delete_acls(call.gateway, request, call.deadline())
     return DeleteAclsResponse(filter_results=list(map(_result, response.filter_results)))

@@ -7,8 +7,7 @@ from sharebroker_server.gateway.admin.acls import describe_acls
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.kafka_wire.messages import DescribeAclsRequest, DescribeAclsResponse
-from sharebroker_server.security.acl import CLUSTER, AclOperation
-from sharebroker_server.security.authorizer import require
+from sharebroker_server.security.acl import AclOperation
 
 _request = to_proto(DescribeAclsRequest, pb.DescribeAclsRequest)
 _resource = to_kafka(pb.DescribeAclsResponse.Resource, DescribeAclsResponse.DescribeAclsResource)
@@ -16,7 +15,7 @@ _resource = to_kafka(pb.DescribeAclsResponse.Resource, DescribeAclsResponse.Desc
 
 async def handle(call: Call[DescribeAclsRequest]) -> DescribeAclsResponse:
     """Returns the ACLs."""
-    require(call.gateway.authorizer, call.requester, AclOperation.DESCRIBE, CLUSTER)
+    call.rights.require_on_cluster(AclOperation.DESCRIBE)
     response = describe_acls(call.gateway, _request(call.request))
     return DescribeAclsResponse(resources=list(map(_resource, response.resources)))
 
