@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.outcome import DONE, QUEUED, Outcome
 
 MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
@@ -14,6 +15,27 @@ MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
 
 MAX_MESSAGE_ID_BYTES: Final = 128
 """The length of the longest message id."""
+
+
+def message_id_header(message_id: str | bytes) -> tuple[str, bytes]:
+    """Returns the header of a message id. Raises KafkaError INVALID_RECORD if its length is invalid."""
+    value = message_id.encode() if isinstance(message_id, str) else message_id
+    if not 1 <= len(value) <= MAX_MESSAGE_ID_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"The message id has {len(value)} bytes; 1 to {MAX_MESSAGE_ID_BYTES} are allowed.",
+        )
+    return MESSAGE_ID_HEADER, value
+
+
+def partitioning_key(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
+    """Returns the bytes that choose the partition of a record: its key, else its message id, else None.
+
+    Message ids are compared within a partition, so a record that is published again must have the same one.
+    """
+    if key is not None or not headers:
+        return key
+    return next((value for name, value in headers if name == MESSAGE_ID_HEADER), None)
 
 
 class AcknowledgeType(IntEnum):

@@ -14,6 +14,7 @@ from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.records.batches import Header
+from sharebroker_protocol.records.record import message_id_header
 
 _YIELD_EVERY = 500  # records after which `send` lets other tasks run
 
@@ -47,14 +48,22 @@ class Producer(AsyncClient):
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        message_id: str | bytes | None = None,
     ) -> Publication:
         """Queues a record; waits only for buffer memory and, once per topic, for its partitions.
 
         `timestamp_ms` is in milliseconds since the Unix epoch (default: now). Without `partition`, the key
-        chooses the partition, and records without key fill one partition's batch at a time. Raises KafkaError
-        UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no buffer memory or no server within
-        `max_block_ms`), and IllegalStateError when closed.
+        chooses the partition, and records without key fill one partition's batch at a time.
+
+        `message_id` (1 to 128 bytes) identifies a record that is published again, in topics with
+        `message.dedup.window.ms`; it chooses the partition of a record without key.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_RECORD (`message_id`),
+        REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and IllegalStateError when
+        closed.
         """
+        if message_id is not None:
+            headers = (*headers, message_id_header(message_id))
         self._since_yield += 1
         if self._since_yield >= _YIELD_EVERY:
             self._since_yield = 0
@@ -73,10 +82,17 @@ class Producer(AsyncClient):
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        message_id: str | bytes | None = None,
     ) -> RecordMetadata:
         """Sends one record and waits until it is durable. Raises the errors of `send` and of the append."""
         sent = await self.send(
-            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            message_id=message_id,
         )
         return await sent
 

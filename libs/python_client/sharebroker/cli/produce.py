@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from sharebroker import Admin, Producer, ProducerConfig, Publication
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
 from sharebroker.cli.output import print_done
-from sharebroker.cli.reading import Format, Input, read
+from sharebroker.cli.reading import Fields, Format, Input, read
 from sharebroker.cli.session import traced
 
 _UNCONFIRMED: Final = 20_000
@@ -26,6 +26,7 @@ EXAMPLES: Final = (
     "echo hello | sharebroker produce greetings",
     "sharebroker produce orders orders.csv --key customer --compression zstd",
     "sharebroker produce events events.txt --format jsonl --key id --header source=import",
+    "sharebroker produce payments payments.jsonl --message-id payment_id",
 )
 
 
@@ -45,6 +46,15 @@ def produce(
     key: Annotated[
         str | None, typer.Option("--key", help="The field that holds the record's key (jsonl and csv).")
     ] = None,
+    message_id: Annotated[
+        str | None,
+        typer.Option(
+            "--message-id",
+            metavar="FIELD",
+            help="The field that holds the record's message id (jsonl and csv). Topics with "
+            "message.dedup.window.ms detect records that are published again.",
+        ),
+    ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", help="A header of every record, as key=value; may be repeated."),
@@ -61,8 +71,9 @@ def produce(
     A CSV row becomes a JSON object with the header's field names.
     """
     written = written or _BY_SUFFIX.get(file.suffix if file else "", Format.LINES)
-    if key is not None and written is Format.LINES:
-        raise typer.BadParameter("Lines have no fields; use --format jsonl or csv.", param_hint="--key")
+    for option, field in (("--key", key), ("--message-id", message_id)):
+        if field is not None and written is Format.LINES:
+            raise typer.BadParameter("Lines have no fields; use --format jsonl or csv.", param_hint=option)
     headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
     with Admin(server) as admin:
         admin.describe_topic(topic)
@@ -70,7 +81,7 @@ def produce(
     config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS)
     try:
         with traced(), _opened(file) as lines, Producer(server, config) as producer:
-            publisher.publish(producer, read(lines, written, key))
+            publisher.publish(producer, read(lines, written, Fields(key, message_id)))
     finally:
         result = {"topic": topic, "records": publisher.confirmed}
         print_done(result, as_json, f"Published {publisher.confirmed:,} records to {topic}.")
@@ -90,9 +101,14 @@ class InputPublisher:
         try:
             with _progress() as (progress, task):
                 for record in records:
-                    self._open.append(
-                        producer.send(self._topic, record.value, key=record.key, headers=self._headers)
+                    sent = producer.send(
+                        self._topic,
+                        record.value,
+                        key=record.key,
+                        headers=self._headers,
+                        message_id=record.message_id,
                     )
+                    self._open.append(sent)
                     if len(self._open) > _UNCONFIRMED:
                         self._confirm()
                         progress.update(task, completed=self.confirmed)

@@ -22,23 +22,36 @@ class Input(NamedTuple):
 
     key: bytes | None
     value: bytes
+    message_id: bytes | None = None
+
+
+class Fields(NamedTuple):
+    """The names of the fields that hold a record's key and message id; None for none."""
+
+    key: str | None = None
+    message_id: str | None = None
+
+    def of(self, row: dict[str, object], line: int) -> tuple[bytes | None, bytes | None]:
+        """Returns key and message id of a row. Raises BadInputError."""
+        key, message_id = (None if name is None else _field(row, name, line) for name in self)
+        return key, message_id
 
 
 class BadInputError(ValueError):
     """A line that is not a valid record; the message names the line."""
 
 
-def read(lines: Iterable[bytes], written: Format, key: str | None) -> Iterator[Input]:
-    """Yields the records of `lines`, keyed by the field `key` if it is set. Raises BadInputError.
+def read(lines: Iterable[bytes], written: Format, fields: Fields = Fields()) -> Iterator[Input]:
+    """Yields the records of `lines`, with the named fields as key and message id. Raises BadInputError.
 
     With `lines` and `jsonl` a line is a value. With `csv` a row becomes a JSON object.
     """
     if written is Format.LINES:
         return (Input(None, line.rstrip(b"\r\n")) for line in lines)
-    return _json_lines(lines, key) if written is Format.JSONL else _csv(lines, key)
+    return _json_lines(lines, fields) if written is Format.JSONL else _csv(lines, fields)
 
 
-def _json_lines(lines: Iterable[bytes], key: str | None) -> Iterator[Input]:
+def _json_lines(lines: Iterable[bytes], fields: Fields) -> Iterator[Input]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -46,24 +59,27 @@ def _json_lines(lines: Iterable[bytes], key: str | None) -> Iterator[Input]:
             row = json.loads(line)
         except ValueError as failure:
             raise BadInputError(f"Line {number} is not JSON: {failure}.") from None
-        if key is not None and not isinstance(row, dict):
-            raise BadInputError(f"Line {number} is not a JSON object, so it has no field {key!r}.")
-        yield Input(None if key is None else _key(row, key, number), line.strip())
+        named = next(filter(None, fields), None)
+        if named is not None and not isinstance(row, dict):
+            raise BadInputError(f"Line {number} is not a JSON object, so it has no field {named!r}.")
+        key, message_id = fields.of(row, number)
+        yield Input(key, line.strip(), message_id)
 
 
-def _csv(lines: Iterable[bytes], key: str | None) -> Iterator[Input]:
+def _csv(lines: Iterable[bytes], fields: Fields) -> Iterator[Input]:
     reader = csv.DictReader(_decoded(lines), strict=True)
     try:
         for row in reader:
             if None in row or None in row.values():
                 raise BadInputError(f"Line {reader.line_num} does not have as many fields as the header.")
             value = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
-            yield Input(None if key is None else _key(row, key, reader.line_num), value)
+            key, message_id = fields.of(row, reader.line_num)
+            yield Input(key, value, message_id)
     except (csv.Error, UnicodeDecodeError) as failure:
         raise BadInputError(f"Line {reader.line_num + 1} is not CSV: {failure}.") from None
 
 
-def _key(row: dict[str, object], field: str, line: int) -> bytes | None:
+def _field(row: dict[str, object], field: str, line: int) -> bytes | None:
     if field not in row:
         raise BadInputError(f"Line {line} has no field {field!r}; it has {', '.join(map(str, row))}.")
     value = row[field]

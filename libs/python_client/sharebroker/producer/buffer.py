@@ -16,6 +16,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.outcome import Outcome
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Header
 from sharebroker_protocol.records.partitioner import Partitioner
+from sharebroker_protocol.records.record import partitioning_key
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -207,7 +208,8 @@ class RecordBuffer:
         with self._lock:
             topic_state = self._topics[topic]
             if partition is None:
-                partition = topic_state.partitioner.partition(key, size, len(topic_state.queues))
+                chosen_by = partitioning_key(key, headers)
+                partition = topic_state.partitioner.partition(chosen_by, size, len(topic_state.queues))
             elif not 0 <= partition < len(topic_state.queues):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}."

@@ -16,6 +16,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder, Header
 from sharebroker_protocol.records.partitioner import Partitioner
+from sharebroker_protocol.records.record import MESSAGE_ID_HEADER, message_id_header
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.leader_calls.values import AppendResult
@@ -45,7 +46,7 @@ class PartitionBatches:
             record.timestamp_ms or timestamp_ms,
             record.key if record.HasField("key") else None,
             _value(record),
-            [*((header.key, header.value) for header in record.headers), *traced],
+            [*_headers(record), *traced],
         )
         if not self.builders or not self.builders[-1].append(*fields):
             self.builders.append(BatchBuilder(CODECS["none"], self.size))
@@ -69,7 +70,7 @@ def by_partition(
         if record.HasField("partition"):
             partition = record.partition
         else:
-            key = record.key if record.HasField("key") else None
+            key = record.key if record.HasField("key") else record.message_id.encode() or None
             partition = partitioner.partition(key, weight, topic.partitions)
         batches = partitions.setdefault(partition, PartitionBatches(size))
         traced: list[Header] = []
@@ -90,7 +91,12 @@ def _checked_weight(index: int, record: pb.PublishRecord, topic: Topic, limit: i
         )
     if record.timestamp_ms < 0:
         raise invalid_field(f"{field}.timestamp_ms", "A timestamp is not negative.", ErrorCode.INVALID_RECORD)
-    headers = sum(len(header.key) + len(header.value) + _RECORD_OVERHEAD for header in record.headers)
+    if record.message_id:
+        try:
+            message_id_header(record.message_id)
+        except KafkaError as error:
+            raise invalid_field(f"{field}.message_id", error.message, error.code) from error
+    headers = sum(len(name) + len(value) + _RECORD_OVERHEAD for name, value in _headers(record))
     weight = len(record.key) + len(_value(record) or b"") + headers + _RECORD_OVERHEAD
     if weight + HEADER_BYTES > limit:
         raise invalid_field(
@@ -99,6 +105,14 @@ def _checked_weight(index: int, record: pb.PublishRecord, topic: Topic, limit: i
             ErrorCode.MESSAGE_TOO_LARGE,
         )
     return weight
+
+
+def _headers(record: pb.PublishRecord) -> list[tuple[str, bytes]]:
+    """The headers of a record, with that of its message id."""
+    headers = [(header.key, header.value) for header in record.headers]
+    if record.message_id:
+        headers.append((MESSAGE_ID_HEADER, record.message_id.encode()))
+    return headers
 
 
 def _value(record: pb.PublishRecord) -> bytes | None:

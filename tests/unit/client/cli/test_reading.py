@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from sharebroker.cli.reading import BadInputError, Format, Input, read
+from sharebroker.cli.reading import BadInputError, Fields, Format, Input, read
 
 
 def test_lines_are_unchanged_values() -> None:
-    assert list(read([b"a\n", b" b \r\n", b"\n", b"\xff"], Format.LINES, None)) == [
+    assert list(read([b"a\n", b" b \r\n", b"\n", b"\xff"], Format.LINES)) == [
         Input(None, b"a"),
         Input(None, b" b "),
         Input(None, b""),
@@ -18,17 +18,32 @@ def test_lines_are_unchanged_values() -> None:
 
 def test_json_lines_keep_their_bytes_and_skip_blank_lines() -> None:
     lines = [b'{"id": 7, "name": "\xc3\xa4"}\n', b"\n", b'{"id": "x"}']
-    assert list(read(lines, Format.JSONL, "id")) == [
+    assert list(read(lines, Format.JSONL, Fields("id"))) == [
         Input(b"7", b'{"id": 7, "name": "\xc3\xa4"}'),
         Input(b"x", b'{"id": "x"}'),
     ]
-    assert list(read([b"[1]"], Format.JSONL, None)) == [Input(None, b"[1]")]
-    assert list(read([b'{"id": null}'], Format.JSONL, "id")) == [Input(None, b'{"id": null}')]
+    assert list(read([b"[1]"], Format.JSONL)) == [Input(None, b"[1]")]
+    assert list(read([b'{"id": null}'], Format.JSONL, Fields("id"))) == [Input(None, b'{"id": null}')]
+
+
+@pytest.mark.parametrize(
+    ("lines", "written"),
+    [
+        ([b'{"id": 7, "job": "a"}', b'{"id": 8, "job": null}'], Format.JSONL),
+        ([b"id,job", b"7,a"], Format.CSV),
+    ],
+)
+def test_message_ids_are_read_from_their_field(lines: list[bytes], written: Format) -> None:
+    found = list(read(lines, written, Fields("id", "job")))
+    assert (found[0].key, found[0].message_id) == (b"7", b"a")
+    assert all(record.message_id is None for record in found[1:])
+    with pytest.raises(BadInputError, match="has no field 'other'"):
+        list(read(lines, written, Fields(None, "other")))
 
 
 def test_csv_rows_become_json_objects() -> None:
     lines = [b"\xef\xbb\xbfid,name\r\n", b'7,"a ""b""\n', b' c"\n', b"8,\n"]
-    found = list(read(lines, Format.CSV, "id"))
+    found = list(read(lines, Format.CSV, Fields("id")))
     assert [(record.key, json.loads(record.value)) for record in found] == [
         (b"7", {"id": "7", "name": 'a "b"\n c'}),
         (b"8", {"id": "8", "name": ""}),
@@ -51,4 +66,4 @@ def test_csv_rows_become_json_objects() -> None:
 )
 def test_bad_input_names_its_line(lines: list[bytes], written: Format, key: str | None, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
-        list(read(lines, written, key))
+        list(read(lines, written, Fields(key)))

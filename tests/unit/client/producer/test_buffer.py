@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer
 from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.partitioner import partition_of
+from sharebroker_protocol.records.record import message_id_header
 
 AWAY = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 REFUSED = KafkaError(ErrorCode.INVALID_RECORD)
@@ -49,6 +51,14 @@ def test_records_of_a_partition_are_one_batch_and_one_wake_up() -> None:
     (batches,) = buffer.drain(0.0, flush=False)
     assert values(batches) == [b"1", b"2", b"3"]
     assert buffer.drain(0.0, flush=False) == []
+
+
+def test_a_message_id_chooses_the_partition_of_a_record_without_key() -> None:
+    buffer = filled(partitions=8)
+    header = message_id_header("an id")
+    for key, chosen_by in ((None, b"an id"), (b"key", b"key")):
+        publication = buffer.append("t", None, (0, key, b"v", (header,)), 0.0)
+        assert publication._batch.partition == partition_of(chosen_by, 8)
 
 
 def test_offsets_continue_over_batches_of_a_request() -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol import tracing
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_protocol.records.partitioner import partition_of
+from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
 from sharebroker_server.gateway.produce.record_batching import by_partition
 from sharebroker_server.record_log.core.batch import header_of
 from tests.testkit.waiting import eventually
@@ -34,6 +38,25 @@ def test_records_beyond_the_batch_size_start_another_batch() -> None:
 def test_records_with_equal_keys_share_a_partition() -> None:
     records = [pb.PublishRecord(key=b"key", text=str(number)) for number in range(10)]
     assert len(by_partition(records, TOPIC, 1 << 20, None)) == 1
+
+
+def test_a_message_id_is_a_header_and_chooses_the_partition_without_a_key() -> None:
+    records = [pb.PublishRecord(message_id="id", text=str(number)) for number in range(10)]
+    ((partition, batches),) = by_partition(records, TOPIC, 1 << 20, None).items()
+    assert partition == partition_of(b"id", TOPIC.partitions)
+    assert {tuple(record.headers) for record in DefaultRecordBatch(batches.build())} == {
+        ((MESSAGE_ID_HEADER, b"id"),)
+    }
+    keyed = [pb.PublishRecord(message_id=f"id {number}", key=b"key") for number in range(10)]
+    assert list(by_partition(keyed, TOPIC, 1 << 20, None)) == [partition_of(b"key", TOPIC.partitions)]
+
+
+def test_a_message_id_that_is_too_long_names_its_field() -> None:
+    records = [pb.PublishRecord(message_id="x" * 128), pb.PublishRecord(message_id="é" * 65)]
+    with pytest.raises(KafkaError, match="The message id has 130 bytes; 1 to 128 are allowed") as rejected:
+        by_partition(records, TOPIC, 1 << 20, None)
+    assert rejected.value.code is ErrorCode.INVALID_RECORD
+    assert [violation.field for violation in rejected.value.violations] == ["records[1].message_id"]
 
 
 async def test_spans_of_a_cancelled_publish_end_with_an_error(

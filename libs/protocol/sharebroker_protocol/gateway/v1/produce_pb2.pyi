@@ -30,13 +30,18 @@ class PublishRecord(_message.Message):
     HEADERS_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     value: _builtins.bytes
     text: _builtins.str
     timestamp_ms: _builtins.int
     """Milliseconds since the Unix epoch; 0 means the server's clock."""
     partition: _builtins.int
-    """Absent: Kafka's default partitioner (murmur2 of the key; sticky without a key)."""
+    """Absent: Kafka's default partitioner (murmur2 of the key, or without a key of the message id; sticky without both)."""
+    message_id: _builtins.str
+    """At most 128 bytes in UTF-8; empty for none. It becomes the record header `sharebroker.message.id`. A topic with
+    message.dedup.window.ms detects records that are published again by it.
+    """
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[_share_pb2.RecordHeader]: ...
     def __init__(
@@ -48,10 +53,11 @@ class PublishRecord(_message.Message):
         headers: _abc.Iterable[_share_pb2.RecordHeader] | None = ...,
         timestamp_ms: _builtins.int = ...,
         partition: _builtins.int | None = ...,
+        message_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "key", b"key", "partition", b"partition", "payload", b"payload", "text", b"text", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "headers", b"headers", "key", b"key", "partition", b"partition", "payload", b"payload", "text", b"text", "timestamp_ms", b"timestamp_ms", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "headers", b"headers", "key", b"key", "message_id", b"message_id", "partition", b"partition", "payload", b"payload", "text", b"text", "timestamp_ms", b"timestamp_ms", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
     _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
