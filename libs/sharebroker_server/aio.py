@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from threading import Thread
+from time import perf_counter
+from types import coroutine
 from typing import Any, TypeVar
 
 import structlog
@@ -141,6 +144,27 @@ def _resolve(result: asyncio.Future[T], outcome: T | Exception) -> None:
         result.set_exception(outcome)
     else:
         result.set_result(outcome)
+
+
+@coroutine
+def timed(work: Coroutine[Any, Any, T], spent: list[float]) -> Generator[Any, Any, T]:
+    """Returns the result of `work`; adds the seconds of each of its steps to `spent`, without its waits."""
+    step: Callable[[], Any] = partial(work.send, None)
+    while True:
+        begun = perf_counter()
+        try:
+            waits_for = step()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            spent.append(perf_counter() - begun)
+        try:
+            yield waits_for
+        except BaseException as error:  # a cancellation, or GeneratorExit
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, None)
 
 
 def doubling(first: float, longest: float) -> Iterator[float]:

@@ -212,7 +212,9 @@ class Access(Rights):
         """
         quotas = self.gateway.quotas
         if quotas.active:
-            await quotas.admit(QuotaKey.PRODUCER_BYTE_RATE, self.client, request.ByteSize(), deadline)
+            size = request.ByteSize()
+            held = 0 if deadline is None else size  # a stream that waits is not read
+            await quotas.admit(QuotaKey.PRODUCER_BYTE_RATE, self.client, size, deadline, held)
 
     async def paced(self, requests: AsyncIterator[M]) -> AsyncIterator[M]:
         """Yields the requests of a producer, each when the earlier ones are paid; does not read meanwhile."""
@@ -230,6 +232,10 @@ class Access(Rights):
         """Charges bytes of records to consumer_byte_rate; returns the seconds until they are paid."""
         quotas = self.gateway.quotas
         return quotas.charge(QuotaKey.CONSUMER_BYTE_RATE, self.client, size) if quotas.active else 0.0
+
+    def mutate(self, partitions: int) -> None:
+        """Charges partitions that the request creates or deletes. Raises THROTTLING_QUOTA_EXCEEDED."""
+        self.gateway.quotas.mutate(self.client, partitions, strict=True)
 
     async def wait_throttled(self, seconds: float) -> None:
         """Waits because of consumer_byte_rate."""

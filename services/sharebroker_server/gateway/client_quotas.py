@@ -17,6 +17,10 @@ from sharebroker_server.gateway.core.quotas import Parts, QuotaUse
 _CONTROLLER: Final = frozenset({QuotaKey.CONTROLLER_MUTATION_RATE})
 
 
+_HELD_SHARE: Final = 4
+"""The part of `queued.max.request.bytes` that unary calls hold while they wait: a fourth."""
+
+
 class QuotaClient(NamedTuple):
     """Whom a request is charged to; the address of a connection takes the place of a user."""
 
@@ -47,6 +51,8 @@ class ClientQuotas:
             key: QuotaUse(mutation_burst if key in _CONTROLLER else bytes_burst) for key in QuotaKey
         }
         self._seen: tuple[object, int] = (None, 0)
+        self._held = 0
+        self._max_held = config.queued_max_request_bytes // _HELD_SHARE
 
     @property
     def active(self) -> bool:
@@ -60,20 +66,47 @@ class ClientQuotas:
         return use.charge(*client, amount, self._now()) if use else 0.0
 
     async def admit(
-        self, key: QuotaKey, client: QuotaClient, amount: int, deadline: Deadline | None = None
+        self,
+        key: QuotaKey,
+        client: QuotaClient,
+        amount: int,
+        deadline: Deadline | None = None,
+        held: int = 0,
     ) -> None:
         """Charges `amount`, then waits until what the client used before is paid.
 
-        Requests that wait at the same time so take turns. Raises THROTTLING_QUOTA_EXCEEDED, without a charge,
-        if the wait would exceed the deadline.
+        Requests that wait at the same time so take turns. A unary call has a deadline, and counts with `held`
+        bytes as in progress while it waits. Raises THROTTLING_QUOTA_EXCEEDED, without a charge, if the wait
+        would exceed the deadline, or if waiting calls hold a fourth of `queued.max.request.bytes`.
         """
         seconds = self.charge(key, client, 0)
-        if deadline is not None and seconds > deadline.remaining():
+        if not seconds:
+            self.charge(key, client, amount)
+            return
+        full = held > 0 and self._held >= self._max_held
+        if full or (deadline is not None and seconds > deadline.remaining()):
             text = f"The quota {key.value} is exceeded."
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text, retry_after=seconds)
         self.charge(key, client, amount)
-        if seconds:
+        self._held += held
+        try:
             await self.wait(key, seconds)
+        finally:
+            self._held -= held
+
+    def mutate(self, client: QuotaClient, partitions: int, *, strict: bool) -> None:
+        """Charges partitions that are created or deleted.
+
+        With `strict` it raises THROTTLING_QUOTA_EXCEEDED instead if the quota is exceeded already (KIP-599).
+        """
+        if not self.active:
+            return
+        key = QuotaKey.CONTROLLER_MUTATION_RATE
+        seconds = self.charge(key, client, 0)
+        if strict and seconds:
+            text = "The throttling quota has been exceeded."
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text, retry_after=seconds)
+        self.charge(key, client, partitions)
 
     async def wait(self, key: QuotaKey, seconds: float) -> None:
         """Waits because of a quota, and counts the time."""

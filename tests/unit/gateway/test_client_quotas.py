@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.gateway.v1 import produce_pb2, share_pb2
+from sharebroker_protocol.gateway.v1 import plan_pb2, plan_pb2_grpc, produce_pb2, share_pb2
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
 from sharebroker_server.config.broker import BrokerConfig
@@ -20,6 +20,7 @@ from tests.unit.gateway.consume.unary_requests import one_record, request
 from tests.unit.gateway.metric_values import values
 from tests.unit.gateway.produce.requests import appending, produced, records, refused
 from tests.unit.gateway.share.requests import fetch, records_of
+from tests.unit.record_log.batches import batch
 
 CONFIG = BrokerConfig.of({"quota.window.num": "1"})
 ANYONE = QuotaEntity("")
@@ -89,6 +90,37 @@ async def test_a_wait_beyond_the_deadline_is_refused_and_not_charged(clock: Cloc
     assert refusal.value.retry_after == pytest.approx(5.0)
     assert clock.quotas.charge(PRODUCED, ALICE, 0) == pytest.approx(5.0)
     assert not clock.waits
+
+
+async def test_waiting_calls_hold_a_limited_number_of_bytes(clock: Clock) -> None:
+    clock.limit(PRODUCED, 1.0)
+    clock.gate.clear()
+    clock.quotas.charge(PRODUCED, ALICE, 10)
+    limit = CONFIG.queued_max_request_bytes // 4
+    waiting = asyncio.create_task(clock.quotas.admit(PRODUCED, ALICE, 1, Deadline(30.0), limit))
+    await eventually(lambda: clock.waits)
+    with pytest.raises(KafkaError) as refusal:
+        await clock.quotas.admit(PRODUCED, ALICE, 1, Deadline(30.0), 1)
+    assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    await clock.quotas.admit(PRODUCED, QuotaClient("bob", "c"), 1, Deadline(30.0), 1)
+    stream = asyncio.create_task(clock.quotas.admit(PRODUCED, ALICE, 1))
+    await eventually(lambda: len(clock.waits) == 2)
+    clock.gate.set()
+    await asyncio.gather(waiting, stream)
+    await clock.quotas.admit(PRODUCED, ALICE, 1, Deadline(30.0), 1)
+
+
+async def test_ranges_are_read_when_the_earlier_ones_are_paid(harness: Harness, clock: Clock) -> None:
+    harness.leader.answer = lambda _: leader.FetchResponse(
+        partitions=[leader.FetchResponse.Partition(records=batch(2))]
+    )
+    clock.limit(CONSUMED, 1.0)
+    plan = plan_pb2_grpc.PlanServiceStub(harness.channel)
+    span = plan_pb2.PlanRange(topic="flights", partition=0, first_offset=0, last_offset=1)
+    for _ in range(2):
+        read = await plan.ReadRange(plan_pb2.ReadRangeRequest(range=span), timeout=3000.0)
+        assert read.record_batches
+    assert len(clock.waits) == 1
 
 
 async def test_a_publish_over_the_quota_waits(harness: Harness, clock: Clock) -> None:

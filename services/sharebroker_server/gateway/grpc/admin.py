@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.gateway.v1 import admin_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
 from sharebroker_server.gateway.admin import acls, cluster, configs, groups, partitions, quotas, topics, users
@@ -41,15 +42,39 @@ async def _describe_quotas(
     return quotas.describe_quotas(gateway, request)
 
 
+def _created(gateway: Gateway, request: cluster_pb2.CreateTopicsRequest) -> int:
+    """Returns the number of partitions that a request creates."""
+    default = gateway.catalog.broker.num_partitions
+    counts = (topic.num_partitions if topic.num_partitions > 0 else default for topic in request.topics)
+    return 0 if request.validate_only else sum(counts)
+
+
+def _deleted(gateway: Gateway, request: cluster_pb2.DeleteTopicsRequest) -> int:
+    """Returns the number of partitions that a request deletes."""
+    catalog = gateway.catalog
+    found = (
+        catalog.topic(topic.name) if topic.name else catalog.topic_by_id(topic.topic_id)
+        for topic in request.topics
+    )
+    return sum(topic.partitions for topic in found if topic is not None)
+
+
+def _added(gateway: Gateway, request: cluster_pb2.CreatePartitionsRequest) -> int:
+    """Returns the number of partitions that a request adds to topics."""
+    existing = ((topic.count, gateway.catalog.topic(topic.name)) for topic in request.topics)
+    counts = (max(count - topic.partitions, 0) for count, topic in existing if topic is not None)
+    return 0 if request.validate_only else sum(counts)
+
+
 class AdminServicer(Servicer, AdminServiceServicer):
     """Translates requests to the functions of `gateway.admin`."""
 
     Metadata = rpc(cluster.metadata, rights.metadata)
     FindCoordinator = rpc(_find_coordinator, rights.find_coordinator)
     DescribeConfigs = rpc(_describe_configs, rights.DESCRIBE_CONFIGS)
-    CreateTopics = rpc(topics.create_topics, rights.CREATE_TOPICS)
-    DeleteTopics = rpc(topics.delete_topics, rights.DELETE_TOPICS)
-    CreatePartitions = rpc(topics.create_partitions, rights.CREATE_PARTITIONS)
+    CreateTopics = rpc(topics.create_topics, rights.CREATE_TOPICS, mutated=_created)
+    DeleteTopics = rpc(topics.delete_topics, rights.DELETE_TOPICS, mutated=_deleted)
+    CreatePartitions = rpc(topics.create_partitions, rights.CREATE_PARTITIONS, mutated=_added)
     IncrementalAlterConfigs = rpc(configs.alter_configs, rights.ALTER_CONFIGS)
     ListOffsets = rpc(partitions.list_offsets, rights.LIST_OFFSETS)
     DeleteRecords = rpc(partitions.delete_records, rights.DELETE_RECORDS)

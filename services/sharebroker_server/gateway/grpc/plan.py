@@ -63,7 +63,10 @@ class PlanServicer(PlanServiceServicer):
     async def ReadRange(self, request: pb.ReadRangeRequest, context: Any) -> pb.ReadRangeResponse:
         access = Access(self._gateway, context)
         access.require(AclOperation.READ, TOPIC, request.range.topic)
-        return await read_range(self._gateway, request)
+        await access.admit_fetch(deadline_of(context))
+        response = await read_range(self._gateway, request)
+        access.charge_fetched(len(response.record_batches))
+        return response
 
     async def authorized(
         self, function: Callable[[Planner, Q, str, Deadline], Awaitable[R]], request: Any, context: Any

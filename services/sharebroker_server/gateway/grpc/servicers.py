@@ -49,10 +49,17 @@ class Rpc(Protocol[Q_contra, R_co]):
         ...
 
 
-def rpc(function: Function[Q, R], authorized: Authorized[Q, R], *, produces: bool = False) -> Rpc[Q, R]:
+def rpc(
+    function: Function[Q, R],
+    authorized: Authorized[Q, R],
+    *,
+    produces: bool = False,
+    mutated: Callable[[Gateway, Q], int] | None = None,
+) -> Rpc[Q, R]:
     """Returns a method that calls `function` with the gateway, the request and the deadline of the call.
 
-    With access control `authorized` calls it. If it `produces`, the request is charged to the caller's quota.
+    With access control `authorized` calls it. If it `produces`, the request is charged to the caller's quota;
+    so are the partitions that it creates or deletes, which `mutated` returns.
     """
 
     async def serve(self: Servicer, request: Q, context: Any) -> R:
@@ -60,6 +67,8 @@ def rpc(function: Function[Q, R], authorized: Authorized[Q, R], *, produces: boo
         audited(context)
         if produces and gateway.quotas.active:
             await Access(gateway, context).admit_produced(cast("Message", request), deadline)
+        if mutated is not None and gateway.quotas.active and (partitions := mutated(gateway, request)):
+            Access(gateway, context).mutate(partitions)
         if gateway.unrestricted:
             return await function(gateway, request, deadline)
         return await authorized(function, Access(gateway, context), request, deadline)

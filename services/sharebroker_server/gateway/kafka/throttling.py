@@ -6,13 +6,10 @@ Each process applies the quotas to its own requests, as each broker of Kafka doe
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from functools import partial
-from time import perf_counter
-from types import coroutine
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import timed
 from sharebroker_server.catalog.quotas import QuotaKey
 from sharebroker_server.gateway.client_quotas import ClientQuotas, QuotaClient
 from sharebroker_server.gateway.kafka.call import Call, ClientConnection
@@ -56,19 +53,14 @@ class ClientThrottle:
 
         The time in which it waits, and other tasks run, does not count.
         """
-        return _steps(work, spent)
+        return timed(work, spent)
 
     def mutate(self, call: Call[Any], partitions: int, *, strict: bool) -> None:
         """Charges partitions that are created or deleted.
 
         With `strict` it raises THROTTLING_QUOTA_EXCEEDED instead if the quota is exceeded already (KIP-599).
         """
-        if not self._quotas.active:
-            return
-        key = QuotaKey.CONTROLLER_MUTATION_RATE
-        if strict and self._charge(key, call, 0) > 0:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
-        self._charge(key, call, partitions)
+        self._quotas.mutate(_client(call), partitions, strict=strict)
 
     def connected(self, client: ClientConnection) -> bool:
         """Returns whether the address of a new connection may open one more."""
@@ -78,28 +70,11 @@ class ClientThrottle:
         return self._quotas.charge(QuotaKey.CONNECTION_CREATION_RATE, address, 1) == 0
 
     def _charge(self, key: QuotaKey, call: Call[Any], amount: float) -> float:
-        client = QuotaClient(call.client.principal.name, call.client_id)
-        return self._quotas.charge(key, client, amount)
+        return self._quotas.charge(key, _client(call), amount)
 
 
-@coroutine
-def _steps(work: Coroutine[Any, Any, T], spent: list[float]) -> Generator[Any, Any, T]:
-    step: Callable[[], Any] = partial(work.send, None)
-    while True:
-        begun = perf_counter()
-        try:
-            waits_for = step()
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            spent.append(perf_counter() - begun)
-        try:
-            yield waits_for
-        except BaseException as error:  # a cancellation, or GeneratorExit
-            step = partial(work.throw, error)
-        else:
-            step = partial(work.send, None)
+def _client(call: Call[Any]) -> QuotaClient:
+    return QuotaClient(call.client.principal.name, call.client_id)
 
 
 def record_bytes(response: Any) -> int:
