@@ -26,6 +26,10 @@ from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 _RETRY_SECONDS: Final = 1.0
 """Seconds beyond its wait for which an acquisition is retried."""
 
+MAX_ACQUIRE_BYTES: Final = 3 << 20
+"""Bytes of record batches after which no further partition is read; with the last batch a response is smaller
+than the 4 MiB that gRPC clients accept, unless the batches are compressed."""
+
 NO_STATE: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors after which the share state may have to be initialised again."""
 
@@ -67,6 +71,7 @@ class TopicAcquire:
                 self._in_turn(topics),
                 max_wait,
                 limits.max_records,
+                max_bytes=0 if limits.without_records else MAX_ACQUIRE_BYTES,
                 mode=AcquireMode.RECORD_LIMIT,
                 without_records=limits.without_records,
                 principal=key.principal,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_ACCEPT as ACCEPT
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_RELEASE as RELEASE
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.gateway.consume.topic_acquire import MAX_ACQUIRE_BYTES
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.unary_requests import one_record, request
+from tests.unit.gateway.fakes import Leader
 
 
 async def test_unreadable_offsets_are_acknowledged_as_gaps(harness: Harness) -> None:
@@ -18,6 +23,25 @@ async def test_unreadable_offsets_are_acknowledged_as_gaps(harness: Harness) -> 
     await eventually(lambda: harness.leader.of(leader.AcknowledgeRecordsRequest))
     (gap,) = harness.leader.of(leader.AcknowledgeRecordsRequest)[0].partitions[0].batches
     assert (gap.first_offset, gap.last_offset, list(gap.acknowledge_types)) == (1, 1, [0])
+
+
+async def test_a_response_has_a_limited_number_of_bytes(harness: Harness) -> None:
+    other = harness.local_leader(2, 1)
+    large = b"x" * MAX_ACQUIRE_BYTES
+
+    def answer(request: leader.AcquireRecordsRequest) -> Any:
+        response = Leader.all_is_well(request)
+        builder = BatchBuilder(CODECS["none"], 2 * len(large))
+        builder.append(0, b"key", large)
+        response.partitions[0].record_batches = builder.build()
+        response.partitions[0].acquired.add(delivery_count=1, lock_token=7)
+        return response
+
+    harness.leader.answer = other.answer = answer
+    got = await harness.share.Acquire(request(max_records=10))
+    assert [len(record.value) for record in got.records] == [len(large)]
+    (sent,) = (*harness.leader.of(leader.AcquireRecordsRequest), *other.of(leader.AcquireRecordsRequest))
+    assert sent.max_bytes == MAX_ACQUIRE_BYTES
 
 
 async def test_each_acknowledgement_has_its_own_result(harness: Harness) -> None:
