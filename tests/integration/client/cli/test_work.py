@@ -12,9 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from sharebroker import Acl, Admin, Producer
+from sharebroker.cli.app import app
+from sharebroker.cli.work import delivery_limit
+from sharebroker_server.config.broker import STANDARD_AUTHORIZER
 from tests.integration.client.cli.commands import LINES, MAIN, lag
 from tests.integration.client.cli.conftest import Command
+from tests.testkit.brokers import one_process
 from tests.testkit.waiting import until
 
 COUNTS = ("accepted", "released", "rejected", "exhausted", "refused")
@@ -77,6 +83,29 @@ def test_record_that_always_fails_is_exhausted(sharebroker: Command, topic: str,
     assert len(ran.data["exhausted_records"]) == 1
     assert ran.data["unfinished_records"] == []
     assert lag(sharebroker, group) == 0
+
+
+@pytest.mark.servers
+def test_work_needs_no_permission_to_read_the_delivery_limit() -> None:
+    options = (
+        f"--set=authorizer.class.name={STANDARD_AUTHORIZER}",
+        "--set=allow.everyone.if.no.acl.found=true",
+    )
+    with one_process(*options) as cluster:
+        with Admin(cluster.address) as admin:
+            admin.create_topic("orders", 1)
+            configs = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "2"}
+            admin.alter_group_configs("billing", configs)
+            admin.create_acls([Acl("User:ANONYMOUS", "read", "group", "billing")])
+        with Producer(cluster.address) as producer:
+            producer.send("orders", b"x")
+        until(lambda: delivery_limit(cluster.address, "billing") is None)
+        assert delivery_limit(cluster.address, "another") == 5
+        command = ["work", "orders", "-g", "billing", "--timeout", "1", "--backoff", "0.1", "--json"]
+        server = {"SHAREBROKER_SERVER": cluster.address}
+        ran = CliRunner().invoke(app, [*command, "--", "false"], env=server)
+    assert ran.exit_code == 3
+    assert counts(json.loads(ran.stdout)) == [0, 2, 0, 0, 0]
 
 
 def test_other_codes_reject_only_if_they_are_chosen(sharebroker: Command, topic: str, group: str) -> None:
