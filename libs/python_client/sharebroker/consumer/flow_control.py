@@ -54,7 +54,9 @@ class FlowControl:
 
     A poll (list of records) gets credit for `max_poll_records` while it waits. After it returned, credit
     covers `prefetch_records`, and a negative credit withdraws the excess. An iteration (record by record)
-    gets credit for the prefetch window. Prefetching stops when the application does not poll for a while or
+    gets credit for the prefetch window. While it waits, it gets credit for one record whatever it holds, up
+    to `max_poll_records` + `prefetch_records`: a window that became small for slow work must not limit how
+    many records are worked on at a time. Prefetching stops when the application does not poll for a while or
     loses a lock, and resumes with the next poll.
     """
 
@@ -117,4 +119,6 @@ class FlowControl:
             limit = min(limit, self._prefetch_records)
             if self.polling:
                 limit = max(limit, self._max_poll_records)
+        elif self.polling:
+            limit = max(limit, min(held + 1, self._max_poll_records + self._prefetch_records))
         return max(0, limit - held - outstanding)

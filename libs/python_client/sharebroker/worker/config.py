@@ -102,12 +102,12 @@ class WorkerConfig:
         return exponential_backoff(self.backoff, self.backoff_multiplier, self.backoff_max, delivery_count)
 
     def for_consumer(self) -> ConsumerConfig:
-        """Returns the consumer's settings: it acquires no more records than the worker handles soon."""
+        """Returns the consumer's settings: it holds at most `concurrency` records ahead."""
         return replace(
             self.consumer,
             share_acknowledgement_mode="explicit",
             share_acquire_mode="record_limit",
-            max_poll_records=1,
+            max_poll_records=self.concurrency,
             prefetch_records=self.concurrency,
             auto_renew=True,
             deserializer=None,

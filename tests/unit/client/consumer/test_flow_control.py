@@ -21,10 +21,25 @@ def test_iteration_gets_credit_for_prefetch_window() -> None:
     flow_control.poll_started(0.0, poll=False)
     assert flow_control.credit(0, 0) == 16
     assert flow_control.credit(10, 4) == 2
-    assert flow_control.credit(16, 0) == 0
+    assert flow_control.credit(16, 0) == 1
+    assert flow_control.credit(16, 1) == 0
     flow_control.poll_returned(0.0)
     assert flow_control.credit(10, 0) == 6
     assert not flow_control.discards_late_records
+
+
+def test_waiting_iteration_gets_a_record_whatever_it_holds() -> None:
+    flow_control = FlowControl(5, 5)
+    flow_control.poll_started(0.0, poll=False)
+    flow_control.prefetch_window.poll_returned(1, 0.0)
+    flow_control.poll_returned(0.0)
+    assert flow_control.credit(4, 0) == 6
+    flow_control.poll_started(60.0, poll=False)
+    assert flow_control.prefetch_window.window == 1, "the work on one record took a minute"
+    assert [flow_control.credit(held, 0) for held in (0, 4, 9, 10)] == [1, 1, 1, 0]
+    assert flow_control.credit(4, 1) == 0
+    flow_control.poll_returned(60.0)
+    assert flow_control.credit(4, 0) == 0
 
 
 # max_poll_records and prefetch_records; outstanding credit when a poll returns; change of the credit.
