@@ -27,6 +27,7 @@ from tests.simulation.history import History
 from tests.simulation.idempotent import PipeliningProducer
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
+from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
 from tests.simulation.sabotage import Saboteur
 from tests.simulation.sessions import SessionConsumer
 from tests.testkit.checker.checker import Checker
@@ -160,7 +161,11 @@ class Cluster:
         created = await self._admin.admin(
             "CreateTopics",
             cluster.CreateTopicsRequest(
-                topics=[cluster.CreateTopicsRequest.Topic(name=TOPIC, num_partitions=self._plan.partitions)]
+                topics=[
+                    cluster.CreateTopicsRequest.Topic(
+                        name=TOPIC, num_partitions=self._plan.partitions, configs=self._topic_configs()
+                    )
+                ]
             ),
         )
         topic_id: str = created.topics[0].topic_id
@@ -174,6 +179,9 @@ class Cluster:
             assert process.catalog is not None
             await process.catalog.wait_for(self._are_known, KEEPALIVE)
         return topic_id
+
+    def _topic_configs(self) -> dict[str, str]:
+        return {"message.dedup.window.ms": str(WINDOW_MS)} if self._plan.repeating else {}
 
     def _are_known(self, catalog: TopicCatalog) -> bool:
         """Returns whether a process has loaded the groups' start offsets: later would be after a second of
@@ -193,7 +201,12 @@ class Cluster:
             PipeliningProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
             for name in plan.idempotent
         ]
-        working = [asyncio.create_task(work) for work in (self._grow(), self._administer(), *pipelining)]
+        repeating = [
+            RepeatingProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
+            for name in plan.repeating
+        ]
+        works = (self._grow(), self._administer(), *pipelining, *repeating)
+        working = [asyncio.create_task(work) for work in works]
         await Saboteur(self.around, self._processes).run(plan.faults.values())
         await asyncio.gather(*producing)
         self.around.faults.heal()

@@ -32,6 +32,9 @@ LARGE_EVERY: Final = 100
 PIPELINED: Final = 1 / 8
 """The share of small systems that have an idempotent producer as well."""
 
+REPEATED: Final = 1 / 8
+"""The share of small systems that have a producer that repeats its records."""
+
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
 
@@ -149,7 +152,10 @@ _THEMES: Final = (
 def drawn(seed: int) -> Plan:
     """Returns the plan of a seed."""
     random = Random(f"plan {seed}")
-    return _large(random) if seed % LARGE_EVERY == 0 else _small(random)
+    if seed % LARGE_EVERY == 0:
+        return _large(random)
+    plan = _small(random)
+    return plan if Random(f"repeating {seed}").random() >= REPEATED else replace(plan, repeating=("r0",))
 
 
 def _large(random: Random) -> Plan:

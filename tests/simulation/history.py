@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
+from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareCheckpoint, ShareDelta
@@ -112,13 +113,15 @@ class History:
 
     def batches_written(self, partition: str, epoch: int, batches: Sequence[StoredBatch]) -> None:
         """See Witness."""
+        if not batches:
+            return
         last = batches[-1].last_offset
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
         topic_id, number = names.topic_partition(partition)
         topic, now = self.topics.get(topic_id, topic_id), self._clock()
         self.log_ends[topic, number] = last + 1
-        idempotent = [bytes(batch.data) for batch in batches if header_of(batch.data).producer_id >= 0]
-        for value in values_of(idempotent):
+        once = [bytes(batch.data) for batch in batches if _is_stored_once(batch)]
+        for value in values_of(once):
             self.add(Written(now, topic, number, value))
 
     def _share(self, group: str, topic_id: str, partition: int) -> Share:
@@ -134,6 +137,11 @@ class History:
             record.start_offset,
             tuple(Run(*batch) for batch in record.state_batches),
         )
+
+
+def _is_stored_once(batch: StoredBatch) -> bool:
+    """Returns whether the records have sequence numbers or message ids."""
+    return header_of(batch.data).producer_id >= 0 or MESSAGE_ID_HEADER.encode() in batch.data
 
 
 def _described(event: Event) -> str:

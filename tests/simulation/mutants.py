@@ -22,6 +22,7 @@ from sharebroker_server.coordinator_runtime.pending import PendingRecords, Waite
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.record_log import lifecycle
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
@@ -251,6 +252,10 @@ def gap_is_final(self: SequenceGaps, *args: object) -> None:
     pass
 
 
+async def no_ids(*args: object) -> None:
+    """Leaves the table of message ids empty."""
+
+
 def _on(target: object, name: str, broken: Callable[..., Any]) -> AbstractContextManager[Any]:
     return patch.object(target, name, broken)
 
@@ -339,6 +344,11 @@ MUTANTS: Final = (
     Mutant(
         "a gap in a producer's sequence is final at once",
         lambda: [_on(SequenceGaps, "check", gap_is_final)],
+        (Invariant.STORED_ONCE,),
+    ),
+    Mutant(
+        "message ids are not read when a log is loaded",
+        lambda: [_on(lifecycle, "_load_ids", no_ids)],
         (Invariant.STORED_ONCE,),
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),

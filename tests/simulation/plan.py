@@ -109,8 +109,9 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, grow,
-    split, change, searching, lost, twice, slow, command. Without `split` every process has every role.
+    """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
+    that repeats records with message ids, grow, split, change, searching, lost, twice, slow, command.
+    Without `split` every process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -132,6 +133,7 @@ class Plan:
     patience: float = 2.0
     shards: int = 2
     idempotent: tuple[str, ...] = ()
+    repeating: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[str]:
@@ -149,6 +151,7 @@ class Plan:
             *members,
             *self.producers,
             *self.idempotent,
+            *self.repeating,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -162,6 +165,7 @@ class Plan:
             members=tuple(member for member in self.members if member[0] not in parts),
             producers=tuple(name for name in self.producers if name not in parts),
             idempotent=tuple(name for name in self.idempotent if name not in parts),
+            repeating=tuple(name for name in self.repeating if name not in parts),
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,

@@ -77,7 +77,7 @@ class Published(Event):
 
 @dataclass(frozen=True, slots=True)
 class Written(Event):
-    """A record of an idempotent producer was written to a log."""
+    """A record of an idempotent producer, or with a message id, was written to a log."""
 
     topic: str
     partition: int
@@ -86,7 +86,7 @@ class Written(Event):
 
 @dataclass(frozen=True, slots=True)
 class Confirmed(Event):
-    """An idempotent producer counts its record as stored; it may not know the offset."""
+    """A producer counts such a record as stored; it may not know the offset."""
 
     topic: str
     partition: int

@@ -10,7 +10,7 @@ class Invariant(Enum):
     """A guarantee of the system."""
 
     NEVER_LOST = "a published record is stored unchanged until it is finished"
-    STORED_ONCE = "a record of an idempotent producer is stored once"
+    STORED_ONCE = "a record of an idempotent producer, or with a message id, is stored once"
     ONE_STATE = "an offset has one state"
     ONE_HOLDER = "a record has at most one holder"
     FORMER_HOLDER_REFUSED = "an acknowledgement of a former holder is not applied"
