@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.languages.build import LANGUAGES, Language
 from tests.support.client import Client, connected
-from tests.testkit.brokers import Cluster
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.issuer import AUDIENCE, ISSUER, Issuer, jwk, jwk_set, token
+from tests.testkit.secured import ADMIN, PASSWORD, Secured, secured
 from tests.testkit.servers import free_port
-from tests.testkit.waiting import eventually
+from tests.testkit.waiting import eventually, until
 
 TEXTS = [f"{'bad' if n % 10 == 3 else 'later' if n % 4 == 1 else 'good'} {n}" for n in range(40)]
 PARTITIONS = 2
@@ -21,7 +26,7 @@ _TIME = 60.0
 each_language = pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
 
 
-def start(language: Language, *words: str) -> subprocess.Popen[str]:
+def start(language: Language, *words: str, **environment: str) -> subprocess.Popen[str]:
     """Starts the worker, if it is built."""
     if not language.steps:
         language.build()
@@ -29,7 +34,9 @@ def start(language: Language, *words: str) -> subprocess.Popen[str]:
         pytest.skip(f"it is not built from the present sources: make languages LANGUAGE={language.name}")
     command = [*language.command, *words]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=language.folder, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        command, cwd=language.folder, stdout=pipe, stderr=pipe, text=True, env=os.environ | environment
+    )
 
 
 async def ended(worker: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -95,6 +102,54 @@ async def test_errors_are_printed_in_one_line(language: Language, words: tuple[s
     code, out, err = await ended(start(language, *(unused if word == "ADDRESS" else word for word in words)))
     assert code != 0
     assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with Issuer(jwk_set(jwk("RS256", "1"))).serving() as issuer:
+        options = (
+            "--set=sasl.enabled.mechanisms=SCRAM-SHA-256,OAUTHBEARER",
+            f"--set=sasl.oauthbearer.jwks.endpoint.url={issuer.url}",
+            f"--set=sasl.oauthbearer.expected.issuer={ISSUER}",
+            f"--set=sasl.oauthbearer.expected.audience={AUDIENCE}",
+        )
+        with secured(one_process, tmp_path_factory.mktemp("secured"), *options) as made:
+            until(lambda: "first user created" in made.logs, _TIME)
+            yield made
+
+
+@each_language
+@pytest.mark.parametrize("secret", [f"{PASSWORD}\nmore", "token", "wrong"])
+async def test_worker_authenticates_over_tls(
+    place: Secured, language: Language, secret: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(token() if secret == "token" else secret)
+    environment = {"SHAREBROKER_CA": str(place.authority.file)}
+    if secret == "token":
+        environment["SHAREBROKER_TOKEN_FILE"] = str(file)
+    else:
+        environment |= {"SHAREBROKER_USER": ADMIN, "SHAREBROKER_PASSWORD_FILE": str(file)}
+    async with connected(place.address()) as client:
+        topic, _ = await client.create()
+        group = await client.group()
+        await client.publish(topic, ["good 0"])
+        code, out, err = await ended(start(language, place.cluster.address, group, topic, "1", **environment))
+    if secret == "wrong":
+        assert code != 0
+        assert (out, err.count("\n")) == ("", 1)
+        assert "uthentication" in err
+    else:
+        assert (code, out, err) == (0, "0 0 1 good 0\n", "")
+
+
+@each_language
+async def test_secrets_are_not_sent_without_tls(cluster: Cluster, language: Language) -> None:
+    words = (cluster.address, "group", "topic", "1")
+    code, out, err = await ended(start(language, *words, SHAREBROKER_USER="alice"))
+    assert code != 0
+    assert (out, err.count("\n")) == ("", 1)
+    assert "needs SHAREBROKER_CA" in err
 
 
 async def _worked(client: Client, group: str, topic_id: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sharebroker import Admin
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_spark.client import GatewayClient
 from sharebroker_spark.core.offsets import PlannedBatch
@@ -24,6 +24,8 @@ from sharebroker_spark.state_reading import read_state, share_partitions
 from tests.spark.environment import needs_spark, running
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.certificates import Authority
+from tests.testkit.issuer import AUDIENCE, ISSUER, Issuer, jwk, jwk_set, token
+from tests.testkit.secured import secured
 
 TOPIC, GROUP = "orders", "billing"
 
@@ -72,6 +74,28 @@ def test_written_records_are_planned_judged_and_committed(place: Place) -> None:
         driver.close()
         places = share_partitions(client, state_options({"bootstrap": place.address}))
         assert [row[4] for row in read_state(client, places)][-1] == "answer"
+
+
+def test_source_authenticates_with_the_token_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with Issuer(jwk_set(jwk("RS256", "1"))).serving() as issuer:
+        options = (
+            "--set=sasl.enabled.mechanisms=OAUTHBEARER,SCRAM-SHA-256",
+            f"--set=sasl.oauthbearer.jwks.endpoint.url={issuer.url}",
+            f"--set=sasl.oauthbearer.expected.issuer={ISSUER}",
+            f"--set=sasl.oauthbearer.expected.audience={AUDIENCE}",
+        )
+        with secured(one_process, tmp_path / "secured", *options) as place:
+            file.write_text(token())
+            given = {"bootstrap": f"{place.address(None)}&token_file={file}", "topics": TOPIC}
+            address = read_options(given, streaming=False).bootstrap
+            with closing(GatewayClient(address, waits=False)) as client:
+                request = transactions.InitProducerIdRequest()
+                client.try_once(client.produce.InitProducerId, request, 30.0)
+                file.write_text(token(aud="elsewhere"))
+                with pytest.raises(KafkaError) as caught:
+                    client.try_once(client.produce.InitProducerId, request, 30.0)
+    assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 @needs_spark

@@ -20,6 +20,7 @@ from tests.architecture.sources import ROOT
 from tests.support.client import connected
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.certificates import Authority
+from tests.testkit.secured import ADMIN, PASSWORD, secured
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import until
 
@@ -187,6 +188,29 @@ def test_tls_server_is_reached_with_the_documented_settings(tmp_path: Path) -> N
         envoy(cluster.address, tmp_path, yaml.safe_load(example)) as address,
     ):
         until(lambda: curl(f"{address}/v1/metadata")[0] == 200, SECONDS)
+
+
+@needs_envoy
+def test_user_of_an_http_request_is_authenticated_by_the_server(tmp_path: Path) -> None:
+    (example,) = _TLS.findall((FOLDER / "README.md").read_text())
+    with secured(one_process, tmp_path / "secured") as place:
+        section = yaml.safe_load(example.replace("ca.crt", str(place.authority.file)))
+        del section["transport_socket"]["typed_config"]["common_tls_context"]["tls_certificates"]
+        with envoy(place.cluster.address, tmp_path, section) as address:
+            user = ("-u", f"{ADMIN}:{PASSWORD}")
+            until(lambda: curl(f"{address}/v1/metadata", *user)[0] == 200, SECONDS)
+            status, rejection = curl(f"{address}/v1/metadata")
+    assert (status, reason_of(rejection)) == (401, "SASL_AUTHENTICATION_FAILED")
+
+
+def test_envoy_forwards_the_authorization_of_requests() -> None:
+    (listener,) = configuration("127.0.0.1:9090", 8080)["static_resources"]["listeners"]
+    (connections,) = listener["filter_chains"][0]["filters"]
+    manager = connections["typed_config"]
+    (host,) = manager["route_config"]["virtual_hosts"]
+    for part in (manager, manager["route_config"], host, *host["routes"]):
+        assert "request_headers_to_remove" not in part
+    assert [one["name"] for one in manager["http_filters"]] == ["bound", "json", "router"]
 
 
 def reason_of(rejection: dict[str, Any]) -> str:

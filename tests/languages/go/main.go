@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log"
@@ -17,7 +18,9 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	delivery "worker/gen/sharebroker/delivery/v1"
 	gateway "worker/gen/sharebroker/gateway/v1"
@@ -32,11 +35,10 @@ func main() {
 	address, group, topic := os.Args[1], os.Args[2], os.Args[3]
 	count, err := strconv.Atoi(os.Args[4])
 	check(err)
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	check(err)
+	connection := connect(address)
 	defer connection.Close()
 
-	stream, err := gateway.NewShareServiceClient(connection).Consume(context.Background())
+	stream, err := gateway.NewShareServiceClient(connection).Consume(authorized(context.Background()))
 	check(err)
 	check(stream.Send(&gateway.ConsumeRequest{
 		Subscribe: &gateway.ConsumeRequest_Subscribe{
@@ -74,6 +76,42 @@ func main() {
 			}
 		}
 	}
+}
+
+// connect returns a connection, over TLS if SHAREBROKER_CA names the file of the server's authority.
+func connect(address string) *grpc.ClientConn {
+	transport := insecure.NewCredentials()
+	if authority := os.Getenv("SHAREBROKER_CA"); authority != "" {
+		var err error
+		transport, err = credentials.NewClientTLSFromFile(authority, "")
+		check(err)
+	}
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport))
+	check(err)
+	return connection
+}
+
+// authorized returns a context with the access token or the user of the environment; TLS protects it.
+func authorized(ctx context.Context) context.Context {
+	token, user := os.Getenv("SHAREBROKER_TOKEN_FILE"), os.Getenv("SHAREBROKER_USER")
+	if token == "" && user == "" {
+		return ctx
+	}
+	if os.Getenv("SHAREBROKER_CA") == "" {
+		log.Fatalln("a user or a token needs SHAREBROKER_CA")
+	}
+	if token != "" {
+		return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(read(token)))
+	}
+	password, _, _ := strings.Cut(read(os.Getenv("SHAREBROKER_PASSWORD_FILE")), "\n")
+	basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+basic)
+}
+
+func read(file string) string {
+	content, err := os.ReadFile(file)
+	check(err)
+	return string(content)
 }
 
 // receive forwards responses until the stream ends.

@@ -7,9 +7,12 @@ the server releases the other records. The client of the package `sharebroker` d
 
 from __future__ import annotations
 
+import base64
+import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from queue import SimpleQueue
 
 import grpc
@@ -49,7 +52,7 @@ def work(stub: ShareServiceStub, group: str, topic: str, count: int) -> None:
     requests.put(share.ConsumeRequest(subscribe=subscribe, credit=CREDIT))
     final: dict[int, bool] = {}  # by the id of an acknowledgement: whether the record is then finished
     finished = 0
-    for response in stub.Consume(outgoing):
+    for response in stub.Consume(outgoing, metadata=authorization()):
         for result in response.results:
             if result.error_code:
                 raise SystemExit(f"not applied: {result.error_message}")
@@ -80,12 +83,33 @@ def answered(records: Iterable[share.ShareRecord], final: dict[int, bool]) -> sh
     return request
 
 
+def connect(address: str) -> grpc.Channel:
+    """Returns a channel, over TLS if SHAREBROKER_CA names the file of the server's authority."""
+    authority = os.environ.get("SHAREBROKER_CA")
+    if authority is None:
+        return grpc.insecure_channel(address)
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(Path(authority).read_bytes()))
+
+
+def authorization() -> tuple[tuple[str, str], ...]:
+    """Returns metadata with the access token or the user of the environment; TLS protects it."""
+    token, user = os.environ.get("SHAREBROKER_TOKEN_FILE"), os.environ.get("SHAREBROKER_USER")
+    if token is None and user is None:
+        return ()
+    if "SHAREBROKER_CA" not in os.environ:
+        raise SystemExit("a user or a token needs SHAREBROKER_CA")
+    if token is not None:
+        return (("authorization", f"Bearer {Path(token).read_text().strip()}"),)
+    password = Path(os.environ["SHAREBROKER_PASSWORD_FILE"]).read_text().partition("\n")[0]
+    return (("authorization", f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"),)
+
+
 def main() -> None:
     """Runs the command line."""
     if len(sys.argv) != 5 or not sys.argv[4].isdecimal():
         raise SystemExit("worker.py ADDRESS GROUP TOPIC COUNT")
     _, address, group, topic, count = sys.argv
-    with grpc.insecure_channel(address) as channel:
+    with connect(address) as channel:
         try:
             work(ShareServiceStub(channel), group, topic, int(count))
         except grpc.RpcError as failure:

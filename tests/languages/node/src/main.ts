@@ -3,6 +3,8 @@
 // Acknowledges each record separately and waits for its durable result. The program ends when COUNT records or more are
 // finished, or on SIGINT or SIGTERM. Before it ends, it receives the results of its acknowledgements; the server releases
 // the other records.
+import { readFileSync } from "node:fs";
+
 import * as grpc from "@grpc/grpc-js";
 import * as loader from "@grpc/proto-loader";
 
@@ -26,14 +28,14 @@ const definition = loader.loadSync("sharebroker/gateway/v1/share.proto", {
   oneofs: true,
 });
 const { sharebroker } = grpc.loadPackageDefinition(definition) as unknown as ProtoGrpcType;
-const client = new sharebroker.gateway.v1.ShareService(address, grpc.credentials.createInsecure());
+const client = new sharebroker.gateway.v1.ShareService(address, credentials());
 
 const final = new Map<string, boolean>(); // by the id of an acknowledgement: whether the record is then finished
 let id = 0;
 let finished = 0;
 let stopping = false;
 
-const stream = client.Consume();
+const stream = client.Consume(authorization());
 stream.write({ subscribe: { groupId: group, topics: [topic], decode: true, asText: true, clientId: "node" }, credit: CREDIT });
 stream.on("error", (error: Error) => {
   console.error(error.message);
@@ -57,6 +59,32 @@ stream.on("data", (answer: ConsumeResponse__Output) => {
 stream.on("end", () => client.close());
 process.on("SIGINT", stop);
 process.on("SIGTERM", stop);
+
+// Returns credentials for TLS if SHAREBROKER_CA names the file of the server's authority.
+function credentials() {
+  const authority = process.env.SHAREBROKER_CA;
+  return authority ? grpc.credentials.createSsl(readFileSync(authority)) : grpc.credentials.createInsecure();
+}
+
+// Returns metadata with the access token or the user of the environment; TLS protects it.
+function authorization() {
+  const { SHAREBROKER_TOKEN_FILE: token, SHAREBROKER_USER: user, SHAREBROKER_CA: authority } = process.env;
+  const metadata = new grpc.Metadata();
+  if (!token && !user) {
+    return metadata;
+  }
+  if (!authority) {
+    console.error("a user or a token needs SHAREBROKER_CA");
+    process.exit(1);
+  }
+  if (token) {
+    metadata.set("authorization", `Bearer ${readFileSync(token, "utf8").trim()}`);
+  } else {
+    const [password] = readFileSync(process.env.SHAREBROKER_PASSWORD_FILE ?? "", "utf8").split("\n");
+    metadata.set("authorization", `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`);
+  }
+  return metadata;
+}
 
 function stop() {
   if (!stopping) {

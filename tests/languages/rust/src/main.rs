@@ -4,11 +4,17 @@
 //! finished, or on SIGINT or SIGTERM. Before it ends, it receives the results of its acknowledgements; the server releases
 //! the other records.
 use std::collections::HashMap;
+use std::env::var;
 use std::error::Error;
+use std::fs::read_to_string;
+
+use base64::prelude::{Engine, BASE64_STANDARD};
 
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig};
+use tonic::Request;
 
 use stubs::sharebroker::delivery::v1::{AcknowledgeType, Acknowledgement};
 use stubs::sharebroker::gateway::v1::consume_request::Subscribe;
@@ -29,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("worker ADDRESS GROUP TOPIC COUNT".into());
     };
     let count: usize = count.parse()?;
-    let mut client = ShareServiceClient::connect(format!("http://{address}")).await?;
+    let mut client = ShareServiceClient::new(connect(address).await?);
 
     let (requests, outgoing) = mpsc::unbounded_channel();
     requests.send(ConsumeRequest {
@@ -44,7 +50,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         credit: CREDIT,
         ..Default::default()
     })?;
-    let mut stream = client.consume(UnboundedReceiverStream::new(outgoing)).await.map_err(describe)?.into_inner();
+    let mut request = Request::new(UnboundedReceiverStream::new(outgoing));
+    if let Some(value) = authorization()? {
+        request.metadata_mut().insert("authorization", value.parse()?);
+    }
+    let mut stream = client.consume(request).await.map_err(describe)?.into_inner();
 
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut requests = Some(requests); // None once the program is stopping
@@ -70,6 +80,32 @@ async fn main() -> Result<(), Box<dyn Error>> {
             requests.send(answered(answer.records, &mut last))?;
         }
     }
+}
+
+/// Returns a channel, over TLS if SHAREBROKER_CA names the file of the server's authority.
+async fn connect(address: &str) -> Result<Channel, Box<dyn Error>> {
+    let Ok(authority) = var("SHAREBROKER_CA") else {
+        return Ok(Channel::from_shared(format!("http://{address}"))?.connect().await?);
+    };
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read_to_string(authority)?));
+    Ok(Channel::from_shared(format!("https://{address}"))?.tls_config(tls)?.connect().await?)
+}
+
+/// Returns the access token or the user of the environment as metadata; TLS protects it.
+fn authorization() -> Result<Option<String>, Box<dyn Error>> {
+    let (token, user) = (var("SHAREBROKER_TOKEN_FILE"), var("SHAREBROKER_USER"));
+    if token.is_err() && user.is_err() {
+        return Ok(None);
+    }
+    if var("SHAREBROKER_CA").is_err() {
+        return Err("a user or a token needs SHAREBROKER_CA".into());
+    }
+    if let Ok(token) = token {
+        return Ok(Some(format!("Bearer {}", read_to_string(token)?.trim())));
+    }
+    let content = read_to_string(var("SHAREBROKER_PASSWORD_FILE")?)?;
+    let password = content.lines().next().unwrap_or_default();
+    Ok(Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{}:{password}", user?)))))
 }
 
 /// Returns a verdict for each record, and credit for as many more.

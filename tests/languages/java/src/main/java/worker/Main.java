@@ -1,9 +1,18 @@
 package worker;
 
+import io.grpc.ChannelCredentials;
 import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.TlsChannelCredentials;
+import io.grpc.stub.MetadataUtils;
 import io.grpc.stub.StreamObserver;
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -38,14 +47,15 @@ public final class Main implements StreamObserver<ConsumeResponse> {
         this.count = count;
     }
 
-    public static void main(String[] arguments) throws InterruptedException {
+    public static void main(String[] arguments) throws InterruptedException, IOException {
         if (arguments.length != 4 || !arguments[3].matches("\\d{1,9}")) {
             System.err.println("Main ADDRESS GROUP TOPIC COUNT");
             System.exit(2);
         }
-        ManagedChannel channel = Grpc.newChannelBuilder(arguments[0], InsecureChannelCredentials.create()).build();
+        ManagedChannel channel = Grpc.newChannelBuilder(arguments[0], credentials()).build();
         Main worker = new Main(Integer.parseInt(arguments[3]));
-        worker.begin(ShareServiceGrpc.newStub(channel), arguments[1], arguments[2]);
+        var authorization = MetadataUtils.newAttachHeadersInterceptor(authorization());
+        worker.begin(ShareServiceGrpc.newStub(channel).withInterceptors(authorization), arguments[1], arguments[2]);
         Runtime.getRuntime().addShutdownHook(new Thread(worker::drain));
         try {
             worker.over.get();
@@ -54,6 +64,37 @@ public final class Main implements StreamObserver<ConsumeResponse> {
             System.err.println(cause.getMessage() + (cause.getCause() == null ? "" : ": " + cause.getCause().getMessage()));
         }
         channel.shutdown().awaitTermination(10, TimeUnit.SECONDS);
+    }
+
+    /** Returns credentials for TLS if SHAREBROKER_CA names the file of the server's authority. */
+    private static ChannelCredentials credentials() throws IOException {
+        String authority = System.getenv("SHAREBROKER_CA");
+        return authority == null
+                ? InsecureChannelCredentials.create()
+                : TlsChannelCredentials.newBuilder().trustManager(new File(authority)).build();
+    }
+
+    /** Returns metadata with the access token or the user of the environment; TLS protects it. */
+    private static Metadata authorization() throws IOException {
+        String token = System.getenv("SHAREBROKER_TOKEN_FILE");
+        String user = System.getenv("SHAREBROKER_USER");
+        Metadata metadata = new Metadata();
+        if (token == null && user == null) {
+            return metadata;
+        }
+        if (System.getenv("SHAREBROKER_CA") == null) {
+            System.err.println("a user or a token needs SHAREBROKER_CA");
+            System.exit(1);
+        }
+        String value;
+        if (token != null) {
+            value = "Bearer " + Files.readString(Path.of(token)).strip();
+        } else {
+            String password = Files.readString(Path.of(System.getenv("SHAREBROKER_PASSWORD_FILE"))).split("\n", 2)[0];
+            value = "Basic " + Base64.getEncoder().encodeToString((user + ":" + password).getBytes());
+        }
+        metadata.put(Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER), value);
+        return metadata;
     }
 
     /** Runs when the program ends, also by a signal. */
