@@ -67,7 +67,7 @@ def secured(
 ) -> Iterator[Secured]:
     """Starts a cluster with TLS, all mechanisms and a first user; `folder` is a new folder for its files."""
     authority = Authority.make(folder / "authority")
-    broker = authority.issue("broker", "127.0.0.1")
+    broker = authority.issue("broker", "127.0.0.1", "localhost")
     password_file = folder / "password"
     password_file.write_text(f"{PASSWORD}\n")
     tls = [f"--tls-cert={broker.certificate}", f"--tls-key={broker.key}", f"--tls-ca={authority.file}"]
