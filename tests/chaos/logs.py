@@ -94,5 +94,5 @@ class LogReader:
             record.state_epoch if isinstance(record, ShareCheckpoint) else -1,
             record.leader_epoch,
             record.start_offset,
-            tuple(Run(*batch) for batch in record.state_batches),
+            tuple(map(Run.of, record.state_batches)),
         )

@@ -37,6 +37,9 @@ _TRIES: Final = 1000
 """Timeout of a call, in seconds."""
 
 MOST_AT_ONCE: Final = 4
+
+DELAY_MS: Final = 1_500
+"""The delay of a delayed release: longer than a fail-over sometimes takes."""
 """Maximum number of records that a producer publishes in one call."""
 
 WAIT_MS: Final = 1000
@@ -198,6 +201,7 @@ class Consumer:
                     offset=record.offset,
                     lock_token=record.lock_token,
                     type=ACKNOWLEDGE_TYPES[verdict],
+                    delay_ms=_delay_ms(record, verdict),
                 )
                 for record, verdict in decisions
             ],
@@ -289,7 +293,13 @@ class StreamConsumer(Consumer):
             first_offset=record.offset,
             lock_token=record.lock_token,
             type=ACKNOWLEDGE_TYPES[verdict],
+            delay_ms=_delay_ms(record, verdict),
         )
+
+
+def _delay_ms(record: share.ShareRecord, verdict: Verdict) -> int | None:
+    """The delay of a release: every third record waits, another third explicitly does not."""
+    return (None, 0, DELAY_MS)[record.offset % 3] if verdict is Verdict.RELEASE else None
 
 
 async def _requests(outgoing: asyncio.Queue[share.ConsumeRequest]) -> AsyncIterator[share.ConsumeRequest]:

@@ -21,7 +21,7 @@ from sharebroker_server.routing.router import GATEWAY
 from sharebroker_server.security import audit
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
-from tests.simulation.clients import Client, Consumer, Producer, StreamConsumer
+from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
 from tests.simulation.idempotent import PipeliningProducer
@@ -61,6 +61,8 @@ LIMITS: Final = Limits(
     lock_duration=LOCK,
     delivery_count=ATTEMPTS,
     record_locks=RECORD_LOCKS,
+    # A leader that reloads the state under one epoch loses locks that its clients may still count.
+    locks_slack=MOST_AT_ONCE - 1,
     skew=2 * (SKEW + 2 * DRIFT * _LONGEST_RUN),
     # A lock, a lease that has to expire first, and a client's retries in between. A loss that is detected
     # late delays a call by KEEPALIVE.

@@ -27,6 +27,7 @@ from tests.testkit.checker.events import (
 )
 from tests.testkit.idempotent_producer import values_of
 from tests.testkit.simulator.faults import CommandOutcome
+from tests.testkit.simulator.outside import EPOCH
 
 _STATE_LOG = "share-coordinator:"
 
@@ -135,7 +136,7 @@ class History:
             record.state_epoch if isinstance(record, ShareCheckpoint) else -1,
             record.leader_epoch,
             record.start_offset,
-            tuple(Run(*batch) for batch in record.state_batches),
+            tuple(Run.of(batch, EPOCH) for batch in record.state_batches),
         )
 
 

@@ -29,6 +29,7 @@ from sharebroker_server.share_coordinator.core.commands import Initialize, Inspe
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.core import acknowledge, locks, share_partition
+from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Effects,
@@ -48,6 +49,7 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
     ShareGroupPartition,
 )
 from sharebroker_server.stream_log.port import LogNotWritten
+from tests.simulation.clients import DELAY_MS
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
 from tests.testkit.checker.invariants import Invariant
@@ -184,8 +186,8 @@ def lag_of_the_log(partition: int, summary: Any, end: Any) -> Any:
 _expire = Locks.expire
 
 
-def hasty_locks(self: Locks, limit: int, now: float) -> list[LostLock]:
-    return _expire(self, limit, now + LOCK)
+def hasty_locks(self: Locks, limit: int, now: float, retry: FailedDelivery | None) -> list[LostLock]:
+    return _expire(self, limit, now + LOCK, retry)
 
 
 def late_timer(self: ShareGroupPartition, deadline: float) -> None:
@@ -224,6 +226,18 @@ async def counted_less(*args: Any) -> LoadedState:
     loaded: LoadedState = await _load_state(*args)
     less = (batch._replace(delivery_count=batch.delivery_count - 1) for batch in loaded.batches)
     return replace(loaded, batches=tuple(less))
+
+
+async def without_delays(*args: Any) -> LoadedState:
+    loaded: LoadedState = await _load_state(*args)
+    return replace(loaded, batches=tuple(batch._replace(note=None) for batch in loaded.batches))
+
+
+_end_waits = InFlight.end_waits
+
+
+def hasty_waits(self: InFlight, now_ms: float) -> bool:
+    return _end_waits(self, now_ms + DELAY_MS)
 
 
 def no_lock_limit(config: GroupConfig, broker: BrokerConfig) -> SharePartitionSettings:
@@ -333,6 +347,16 @@ MUTANTS: Final = (
         (Invariant.REPLAY_AGREES,),
     ),
     Mutant("a new leader loses one delivery", lambda: [_on(leadership, "load_state", counted_less)]),
+    Mutant(
+        "a new leader does not load delays",
+        lambda: [_on(leadership, "load_state", without_delays)],
+        (Invariant.NOT_EARLY,),
+    ),
+    Mutant(
+        "delays end too early",
+        lambda: [_on(InFlight, "end_waits", hasty_waits)],
+        (Invariant.NOT_EARLY,),
+    ),
     Mutant(
         "the in-flight limit is not enforced",
         lambda: [_on(leadership, "share_partition_settings", no_lock_limit)],

@@ -79,17 +79,28 @@ class AcquireMode(IntEnum):
     """Strict: never one offset more."""
 
 
+class StateNote(NamedTuple):
+    """What is stored of a state beyond Kafka's fields.
+
+    An AVAILABLE record is not delivered before `not_before_ms`, in milliseconds since the Unix epoch by the
+    clock of Redis.
+    """
+
+    not_before_ms: int
+
+
 class StateBatch(NamedTuple):
     """Offsets first..last in one persisted state (Kafka: PersisterStateBatch).
 
     `state` is the number of a RecordState, never ACQUIRED. It is an int, since the share coordinator must be
-    able to read, and reject, a number that is not a state.
+    able to read, and reject, a number that is not a state. Nearly all batches have no `note`.
     """
 
     first: int
     last: int
     state: int
     delivery_count: int
+    note: StateNote | None = None
 
 
 class StateWrite(NamedTuple):

@@ -349,6 +349,13 @@ class BrokerConfig(AuthenticationConfig):
     group_share_max_partition_max_record_locks: int = integer(
         4000, 2000, 10_000, "Largest limit of in-flight records that a group may configure."
     )
+    group_share_max_retry_delay_ms: int = integer(
+        24 * _HOUR,
+        0,
+        24 * _HOUR,
+        "Longest delay before a redelivery that a group may configure.",
+        dynamic=True,
+    )
     group_share_partition_max_runs: int = integer(
         20_000,
         1000,

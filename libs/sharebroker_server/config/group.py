@@ -15,9 +15,12 @@ from sharebroker_server.config.keys import (
     attribute,
     boolean,
     choice,
+    double,
     inherited,
+    integer,
     invalid,
     parse_all,
+    several,
     table,
     text,
 )
@@ -104,6 +107,33 @@ class GroupConfig:
         True, "Permit members to renew acquisition locks (acknowledge type RENEW)."
     )
 
+    share_retry_backoff_ms: int = integer(
+        0,
+        0,
+        INT_MAX,
+        "Delay before a record is redelivered after its first failed delivery; 0: none. Not Kafka's.",
+        at_most="group.share.max.retry.delay.ms",
+    )
+    share_retry_backoff_multiplier: float = double(
+        2.0, 1, 1000, "Factor by which the delay grows with each further failed delivery; 1: constant."
+    )
+    share_retry_backoff_max_ms: int = integer(
+        0,
+        0,
+        INT_MAX,
+        "Longest delay of the retry backoff; 0: 100 times `share.retry.backoff.ms`.",
+        at_most="group.share.max.retry.delay.ms",
+    )
+    share_retry_backoff_jitter: float = double(
+        0.2, 0, 1, "Share of the delay by which it varies, up and down, between records."
+    )
+    share_retry_backoff_on: str = several(
+        "release,timeout",
+        ("release", "timeout", "session"),
+        "Failed deliveries that delay a record: its release, the end of its acquisition lock, the end of the "
+        "session or stream of its holder.",
+    )
+
     @property
     def offset_reset(self) -> OffsetReset:
         """The parsed value of `share.auto.offset.reset`."""
@@ -125,6 +155,12 @@ def check_group(settings: Mapping[str, str], broker: BrokerConfig) -> None:
         if value != bounded:
             limit = key.at_least if bounded > value else key.at_most  # type: ignore[operator]  # only numbers are bounded
             raise invalid(name, f"{name}={value} is outside the broker's limit {limit}={bounded}.")
+    first, most = parsed.get("share_retry_backoff_ms", 0), parsed.get("share_retry_backoff_max_ms", 0)
+    if 0 < int(most) < int(first):
+        raise invalid(
+            "share.retry.backoff.max.ms",
+            f"share.retry.backoff.max.ms={most} must not be less than share.retry.backoff.ms={first}.",
+        )
     if not _is_session_longer(parsed, broker):
         raise invalid(
             "share.session.timeout.ms",
@@ -148,10 +184,10 @@ def resolve_group(settings: Mapping[str, str], broker: BrokerConfig) -> GroupCon
 
 
 def _bounded(key: Key, value: Value, broker: BrokerConfig) -> Value:
-    if not key.broker or not isinstance(value, int):
+    if not key.at_most or not isinstance(value, int):
         return value
-    low, high = broker.get(key.at_least), broker.get(key.at_most)
-    return min(max(value, int(low)), int(high))
+    low = broker.get(key.at_least) if key.at_least else key.low
+    return min(max(value, int(low)), int(broker.get(key.at_most)))
 
 
 def _is_session_longer(parsed: Mapping[str, Value], broker: BrokerConfig) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
-Value = bool | int | str
+Value = bool | int | float | str
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -30,6 +30,7 @@ class ValueType(IntEnum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
 
 
@@ -64,6 +65,8 @@ class Key:
             return _TRUTH[text.lower()]
         if self.type in (ValueType.INT, ValueType.LONG):
             return self._number(text)
+        if self.type is ValueType.DOUBLE:
+            return self._double(text)
         if self.type is ValueType.LIST:
             return self._list(text)
         if self.choices and text not in self.choices:
@@ -86,6 +89,15 @@ class Key:
             raise self.invalid_value(text)
         return number
 
+    def _double(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise self.invalid_value(text) from None
+        if not self.low <= number <= self.high:  # also rejects nan
+            raise self.invalid_value(text)
+        return number
+
     def allowed(self) -> str:
         """Returns a description of the allowed values."""
         if self.type is ValueType.BOOLEAN:
@@ -94,7 +106,8 @@ class Key:
             return "one of " + ", ".join(self.choices)
         if self.type in (ValueType.STRING, ValueType.LIST):
             return "any text"
-        return f"an integer from {self.low} to {self.high}"
+        kind = "a number" if self.type is ValueType.DOUBLE else "an integer"
+        return f"{kind} from {self.low} to {self.high}"
 
     def invalid_value(self, text: str) -> KafkaError:
         """Returns the error of a value that is not allowed."""
@@ -139,6 +152,11 @@ def long_from(default: int, low: int, doc: str, **more: Any) -> Any:
     return integer(default, low, LONG_MAX, doc, **more)
 
 
+def double(default: float, low: int, high: int, doc: str, **more: Any) -> Any:
+    """Declares a number in [low, high]."""
+    return _declare(type=ValueType.DOUBLE, default=default, low=low, high=high, doc=doc, **more)
+
+
 def boolean(default: bool, doc: str, **more: Any) -> Any:
     """Declares a boolean."""
     return _declare(type=ValueType.BOOLEAN, default=default, doc=doc, **more)
@@ -168,7 +186,7 @@ def ignored(default: Value, low: int = 0, high: int = INT_MAX) -> Any:
         return boolean(default, NO_EFFECT, honoured=False)
     if isinstance(default, int):
         return integer(default, low, high, NO_EFFECT, honoured=False)
-    return text(default, NO_EFFECT, honoured=False)
+    return text(str(default), NO_EFFECT, honoured=False)
 
 
 def inherited(parent: Key, **changes: Any) -> Any:

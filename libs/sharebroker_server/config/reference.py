@@ -12,7 +12,7 @@ from typing import Final
 
 from sharebroker_server.config.broker import BROKER_KEYS
 from sharebroker_server.config.group import GROUP_KEYS
-from sharebroker_server.config.keys import INT_MAX, LONG_MAX, Key, ValueType, render
+from sharebroker_server.config.keys import INT_MAX, LONG_MAX, Key, Value, ValueType, render
 from sharebroker_server.config.topic import TOPIC_KEYS
 
 _HEAD: Final = """\
@@ -89,7 +89,7 @@ def _ignored() -> Iterator[str]:
                 yield f"| `{key.name}` | {level} | {kind} | {_value(key.default)} | {_bounds(key)} |"
 
 
-def _value(value: bool | int | str) -> str:
+def _value(value: Value) -> str:
     text = render(value)
     return f"`{_NAMED.get(text, text)}`" if text else "empty"
 
@@ -97,7 +97,9 @@ def _value(value: bool | int | str) -> str:
 def _bounds(key: Key) -> str:
     if key.at_least:
         return f"`{key.at_least}` to `{key.at_most}`"
-    if key.type in (ValueType.INT, ValueType.LONG):
+    if key.type in (ValueType.INT, ValueType.LONG, ValueType.DOUBLE):
+        if key.at_most:
+            return f"{key.low} to `{key.at_most}`"
         low, high = (_NAMED.get(str(bound), str(bound)) for bound in (key.low, key.high))
         return f"{low} to {high}"
     if key.type is ValueType.BOOLEAN:

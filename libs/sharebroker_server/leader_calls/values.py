@@ -54,12 +54,15 @@ class AcquireResult(NamedTuple):
 
 
 class AckPart(NamedTuple):
-    """The acknowledgements of one partition; `delay` (seconds) delays the records that are released."""
+    """The acknowledgements of one partition.
+
+    `delay` (seconds) delays the records that are released; None: the group's retry backoff.
+    """
 
     topic_id: str
     partition: int
     batches: Sequence[AckBatch]
-    delay: float = 0.0
+    delay: float | None = None
 
 
 class AcknowledgeCall(NamedTuple):

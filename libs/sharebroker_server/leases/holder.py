@@ -112,6 +112,11 @@ class LeaseHolder:
         self._renew_at = 0.0
         self._loop_task: asyncio.Task[None] | None = None
 
+    @property
+    def clock_skew(self) -> float:
+        """The time in seconds by which the clock of this process is ahead of the lease store's."""
+        return self._store.clock_skew
+
     def register(
         self,
         resource_kind: str,

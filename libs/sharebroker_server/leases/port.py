@@ -68,7 +68,13 @@ class LeaseLost(Exception):
 
 
 class LeaseStore(Protocol):
-    """Leases by resource name, and announcements of members. Every method raises LeasesUnavailable."""
+    """Leases by resource name, and announcements of members. Every method raises LeasesUnavailable.
+
+    `clock_skew` is the time in seconds by which the clock of this process is ahead of the store's, as last
+    measured.
+    """
+
+    clock_skew: float = 0.0
 
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
         """Claims a lease; returns it as it is afterwards: ours, or that of an owner that still holds it.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+import structlog
 from typing_extensions import override
 
 from sharebroker_protocol.clock import now
@@ -29,7 +30,12 @@ from sharebroker_server.redis_link.port import (
     within,
 )
 
+_log = structlog.get_logger()
+
 HERE: Final = Path(__file__).parent
+
+_JUMP: Final = 5.0
+"""Seconds by which the clock skew changes between two announcements that are logged as a jump."""
 
 _MAX_ROUND_TRIP: Final = 0.5
 """Seconds; the clock skew is not computed from slower responses."""
@@ -64,7 +70,7 @@ class RedisLeaseStore(LeaseStore):
         self._mark_dead = link.script(lua(HERE, "now", "mark_dead", flags="allow-oom"))
         self._withdraw = link.script(lua(HERE, "withdraw", flags="allow-oom"))
         self._generation = link.script(lua(HERE, "generation", flags="allow-oom"))
-        self._skew = 0.0
+        self._measured = False
 
     @override
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
@@ -103,13 +109,18 @@ class RedisLeaseStore(LeaseStore):
 
     @override
     async def announce(self, member: ClusterMember, ttl: float) -> bool:
-        announced = replace(member, skew=self._skew)
+        announced = replace(member, skew=round(self.clock_skew, 1))
         args = (member.node_id, member.owner, _ms(ttl), _encode(announced), _encode(member.as_dead()))
         sent = now()
         [[was_dead, redis_ms]] = await self._run(self._announce, [self._keys.members()], *args)
         if (round_trip := now() - sent) < _MAX_ROUND_TRIP:
-            self._skew = round(sent + round_trip / 2 - redis_ms / 1000, 1)
+            self._set_skew(sent + round_trip / 2 - redis_ms / 1000)
         return bool(was_dead)
+
+    def _set_skew(self, skew: float) -> None:
+        if self._measured and abs(skew - self.clock_skew) > _JUMP:
+            _log.warning("clock of Redis jumped", before=round(self.clock_skew, 1), now=round(skew, 1))
+        self._measured, self.clock_skew = True, skew
 
     @override
     async def members(self) -> list[ClusterMember]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
+from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio import doubling
 from sharebroker_server.persister.batching import RequestBatcher
@@ -42,7 +42,14 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
 
 
 _BATCH: Final = Conversion(
-    StateBatch, pb.StateBatch, {"first": "first_offset", "last": "last_offset", "state": "delivery_state"}
+    StateBatch,
+    pb.StateBatch,
+    {
+        "first": "first_offset",
+        "last": "last_offset",
+        "state": "delivery_state",
+        "note": Mapped(nested=Conversion(StateNote, pb.StateNote)),
+    },
 )
 _BATCHES: Final[dict[str, str | Mapped]] = {"batches": Mapped("state_batches", _BATCH)}
 _WRITE: Final = Conversion(StateWrite, pb.WriteShareGroupStateRequest.PartitionData, _BATCHES)

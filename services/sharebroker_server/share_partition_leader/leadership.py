@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -41,6 +41,7 @@ from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
+from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff
 from sharebroker_server.share_partition_leader.core.events import Configure, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.locks import tokens_of
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
@@ -362,6 +363,7 @@ class Leadership:
         catalog, persister = self._catalog, self._persister
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
+            state = replace(state, clock_offset_ms=-1000 * self._holder.clock_skew)
             # Read again: the config may have changed while the state was read.
             settings = share_partition_settings(catalog.group_config(group_id), self.broker)
             counts = self.counters.get(group_id, led.topic.name, self._loaded_everywhere)
@@ -390,6 +392,21 @@ def share_partition_settings(config: GroupConfig, broker: BrokerConfig) -> Share
         max_runs=broker.group_share_partition_max_runs,
         renew_enabled=config.share_renew_acknowledge_enable,
         read_committed=config.share_isolation_level == "read_committed",
+        backoff=_retry_backoff(config, broker),
+    )
+
+
+def _retry_backoff(config: GroupConfig, broker: BrokerConfig) -> RetryBackoff | None:
+    first_ms = config.share_retry_backoff_ms
+    if not first_ms:
+        return None
+    return RetryBackoff(
+        first_ms,
+        config.share_retry_backoff_multiplier,
+        config.share_retry_backoff_max_ms or 100 * first_ms,
+        config.share_retry_backoff_jitter,
+        frozenset(config.share_retry_backoff_on.split(",")),
+        broker.group_share_max_retry_delay_ms,
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 import pytest
+from structlog.testing import capture_logs
 
+from sharebroker_protocol.clock import now as wall_clock
 from sharebroker_server.leases.port import ClusterMember, Lease, LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
@@ -259,3 +262,19 @@ async def test_expired_announcement_is_not_unresponsive(stage: Stage) -> None:
     await stage.expire()
     assert await stage.store.silent(60.0, 0.0) == []
     assert not await stage.store.mark_dead(member("1/1"), 60.0, 0.0)
+
+
+async def test_an_announcement_measures_the_clock_skew(stage: Stage) -> None:
+    await stage.store.announce(member("1/1"), 60.0)
+    assert abs(stage.store.clock_skew) < 1.0
+
+
+async def test_a_jump_of_the_clock_is_logged(redis_servers: Servers) -> None:
+    link = await connect(redis_servers.fresh(kinds()[0]))
+    store = RedisLeaseStore(link)
+    await store.announce(member("1/1"), 60.0)
+    with patch("sharebroker_server.leases.redis.now", lambda: wall_clock() + 3600.0), capture_logs() as lines:
+        await store.announce(member("1/1"), 60.0)
+    await link.close()
+    assert abs(store.clock_skew - 3600.0) < 1.0
+    assert [line["event"] for line in lines] == ["clock of Redis jumped"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -28,11 +28,14 @@ keys = st.sampled_from([*KEYS, *3 * [KEYS[0]]])
 epochs = st.sampled_from([-1, 0, 1, 2, 2, 2, 3, 3, 3])
 offsets = st.integers(-1, 30)
 batches = st.builds(
-    lambda first, length, state, count: StateBatch(first, first + length, state, count),
+    lambda first, length, state, count, note: StateBatch(
+        first, first + length, state, count, note if state == 0 else None
+    ),
     st.integers(0, 30),
     st.integers(0, 8),
     st.sampled_from([0, 2, 4]),
     st.integers(0, 3),
+    st.none() | st.builds(StateNote, st.integers(1, 3)),
 )
 
 commands: st.SearchStrategy[Command] = st.one_of(

@@ -7,16 +7,19 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharebroker_protocol.model import StateBatch
+from sharebroker_protocol.model import StateBatch, StateNote
 from sharebroker_server.share_coordinator.core.state import combine, combine_into
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 batches = st.builds(
-    lambda first, length, state, count: StateBatch(first, first + length, state, count),
+    lambda first, length, state, count, note: StateBatch(
+        first, first + length, state, count, note if state == 0 else None
+    ),
     st.integers(0, 60),
     st.integers(0, 25),
     st.sampled_from([0, 2, 3, 4]),
     st.integers(0, 4),
+    st.none() | st.builds(StateNote, st.integers(1, 3)),
 )
 starts = st.integers(-1, 90)
 
@@ -38,8 +41,9 @@ def test_combine_equals_offset_by_offset(
 
 @settings(deadline=None)
 @given(st.permutations(range(8)), st.lists(batches, min_size=8, max_size=8))
-def test_order_does_not_matter(order: list[int], added: list[StateBatch]) -> None:
-    assert combine([], [added[i] for i in order], -1) == combine([], added, -1)
+def test_order_does_not_matter_to_states_and_counts(order: list[int], added: list[StateBatch]) -> None:
+    plain = [batch._replace(note=None) for batch in added]
+    assert combine([], [plain[i] for i in order], -1) == combine([], plain, -1)
 
 
 @settings(deadline=None)

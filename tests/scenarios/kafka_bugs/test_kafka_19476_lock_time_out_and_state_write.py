@@ -51,7 +51,7 @@ async def test_records_of_a_failed_acknowledgement_are_redelivered(harness: Harn
     await failed_acceptances_are_redelivered(harness)
 
 
-def every_lock(self: Locks, limit: int, now: float) -> list[Any]:
+def every_lock(self: Locks, limit: int, now: float, _: object) -> list[Any]:
     """Runs `expire` also for records whose transition waits for its write."""
     in_flight, self._heap = self._in_flight, []
     ended = [run for run in in_flight.runs if run.lock is not None and run.lock.deadline <= now]

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from sharebroker.verification.rules import Evidence
+from sharebroker_protocol.model import StateBatch
 
 
 class Share(NamedTuple):
@@ -43,12 +44,23 @@ class Verdict(Enum):
 
 
 class Run(NamedTuple):
-    """Offsets first..last in one stored state: 0 available, 2 acknowledged, 4 archived."""
+    """Offsets first..last in one stored state: 0 available, 2 acknowledged, 4 archived.
+
+    Available records are not delivered before `not_before`, in seconds; 0: they do not wait.
+    """
 
     first: int
     last: int
     state: int
     deliveries: int
+    not_before: float = 0.0
+
+    @staticmethod
+    def of(batch: StateBatch, epoch: float = 0.0) -> Run:
+        """Returns a stored state batch as a run; the observer's clock starts at `epoch`."""
+        first, last, state, deliveries, note = batch
+        not_before = note.not_before_ms / 1000 - epoch if note is not None else 0.0
+        return Run(first, last, state, deliveries, not_before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,14 @@ class ShareModel:
                 f"{self.share} {seen.offset} was delivered below the new start offset {self._moved_to}",
             )
         history = self._histories[seen.offset]
+        not_before = self.stored.not_before(seen.offset, seen.count)
+        if seen.at < not_before - self._limits.skew:
+            broken(
+                Invariant.NOT_EARLY,
+                f"{self.share} {seen.offset} was delivered {not_before - seen.at:.3f} s before its time",
+            )
         if self.healed_at is not None:
-            since = max(self.healed_at, history.free_since, published_at)
+            since = max(self.healed_at, history.free_since, published_at, not_before)
             self._check_in_time(seen.offset, seen.at - since)
         count = self.stored.at(seen.offset).deliveries if self.stored.known else None
         history.deliver(seen, self._limits, StoredFacts(self._unsettled, count))
@@ -117,6 +123,7 @@ class ShareModel:
         if record.state_epoch > self._state_epoch >= 0:
             # The current leader will reload the state, without its locks.
             self._unsettled = max(self._unsettled, record.leader_epoch)
+            self._held.clear()
         self._state_epoch = max(self._state_epoch, record.state_epoch)
         previous_counts = {
             offset: self.stored.at(offset).deliveries for offset in range(self.stored.start, record.start)

@@ -50,6 +50,7 @@ class StoredState:
         self.leader_epoch = _UNSET
         self._state_epoch = _UNSET
         self._offsets: dict[int, OffsetState] = {}
+        self._waits: dict[int, tuple[OffsetState, float]] = {}
 
     @property
     def known(self) -> bool:
@@ -83,6 +84,14 @@ class StoredState:
         """Returns the stored state of an offset."""
         return self._offsets.get(offset, UNTOUCHED)
 
+    def not_before(self, offset: int, delivery_count: int) -> float:
+        """Returns the stored time before which a delivery may not begin; 0: there is none.
+
+        The newest of several times counts.
+        """
+        state, time = self._waits.get(offset, (UNTOUCHED, 0.0))
+        return time if state == self.at(offset) and state.deliveries == delivery_count - 1 else 0.0
+
     def lag(self, end: int) -> int:
         """Returns the number of unfinished records below the log end."""
         finished = sum(state.final for offset, state in self._offsets.items() if offset < end)
@@ -100,6 +109,7 @@ class StoredState:
                 Invariant.START_NEVER_BACK, f"{record.share} moves its start offset from {before} to {start}"
             )
         changed = self._changed(record)
+        self._note_waits(record)
         finished = [] if is_reset or before == _UNSET else self._newly_finished(before, start, changed)
         reopened = {} if is_reset else self._reopened(record, start, changed)
         self._known = True
@@ -117,6 +127,15 @@ class StoredState:
                 Invariant.REPLAY_AGREES,
                 f"{share}: {start} {in_memory} in memory, {self.start} {kept} in the log",
             )
+
+    def _note_waits(self, record: Stored) -> None:
+        if record.whole:
+            self._waits = {}
+        for run in record.runs:
+            state = OffsetState(run.deliveries, run.state)
+            for offset in range(run.first, run.last + 1):
+                if state >= self._waits.get(offset, (UNTOUCHED, 0.0))[0]:
+                    self._waits[offset] = state, run.not_before
 
     def _check_epochs(self, record: Stored) -> None:
         for epoch, known in (

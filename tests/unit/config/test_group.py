@@ -58,6 +58,9 @@ def test_unset_group_configs_use_the_brokers_values() -> None:
         {"share.renew.acknowledge.enable": "false"},
         {"share.delivery.count.limit": "2", "share.partition.max.record.locks": "4000"},
         {"share.assignment.interval.ms": "1000"},
+        {"share.retry.backoff.ms": "1000", "share.retry.backoff.multiplier": "1.5"},
+        {"share.retry.backoff.max.ms": "86400000", "share.retry.backoff.jitter": "0"},
+        {"share.retry.backoff.on": "release,timeout,session"},
     ],
 )
 def test_valid_group_configs_are_resolved(settings: dict[str, str]) -> None:
@@ -82,10 +85,28 @@ def test_valid_group_configs_are_resolved(settings: dict[str, str]) -> None:
         ({"share.delivery.count.limit": "1"}, "an integer from 2"),
         ({"share.partition.max.record.locks": "99"}, "an integer from 100"),
         ({"share.auto.offset.reset": "none"}, "latest, earliest, or by_duration"),
+        ({"share.retry.backoff.ms": "-1"}, "an integer from 0"),
+        ({"share.retry.backoff.ms": "86400001"}, "group.share.max.retry.delay.ms=86400000"),
+        ({"share.retry.backoff.max.ms": "86400001"}, "group.share.max.retry.delay.ms=86400000"),
+        ({"share.retry.backoff.multiplier": "0.5"}, "a number from 1 to 1000"),
+        ({"share.retry.backoff.multiplier": "nan"}, "a number from 1 to 1000"),
+        ({"share.retry.backoff.jitter": "1.1"}, "a number from 0 to 1"),
+        ({"share.retry.backoff.jitter": "much"}, "a number from 0 to 1"),
+        ({"share.retry.backoff.on": "reject"}, "one of release, timeout, session"),
+        (
+            {"share.retry.backoff.ms": "2000", "share.retry.backoff.max.ms": "1000"},
+            "share.retry.backoff.max.ms=1000 must not be less than share.retry.backoff.ms=2000",
+        ),
     ],
 )
 def test_invalid_config_is_rejected_with_allowed_values(settings: dict[str, str], message: str) -> None:
     assert message in refused(settings)
+
+
+@pytest.mark.parametrize("name", ["share.retry.backoff.ms", "share.retry.backoff.max.ms"])
+def test_stored_delays_are_clamped_to_the_brokers_limit(name: str) -> None:
+    broker = BrokerConfig.parse(["group.share.max.retry.delay.ms=5000"])
+    assert getattr(resolve_group({name: "9000"}, broker), name.replace(".", "_")) == 5000
 
 
 def test_session_outlasts_heartbeat_also_against_the_brokers_value() -> None:

@@ -80,7 +80,7 @@ FETCHES = st.builds(
 TYPES = st.lists(st.integers(-128, 127), max_size=3).map(tuple)
 BATCHES = st.builds(AckBatch, OFFSETS, OFFSETS, TYPES, st.none() | st.integers(1, 2**63 - 1))
 DELAYS = st.integers(0, 2**31 - 1).map(lambda ms: ms / 1000)
-PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), DELAYS)
+PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), st.none() | DELAYS)
 ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3).map(tuple), st.booleans())
 TYPED = st.builds(AckBatch, OFFSETS, OFFSETS, st.tuples(st.integers(0, 4)), st.none())
 RECONCILIATIONS = st.builds(
@@ -88,7 +88,7 @@ RECONCILIATIONS = st.builds(
     NAMES,
     NAMES,
     st.lists(
-        st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3).map(tuple), st.just(0.0)), max_size=3
+        st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3).map(tuple), st.none()), max_size=3
     ).map(tuple),
     st.booleans(),
     st.lists(NAMES, max_size=3).map(tuple),

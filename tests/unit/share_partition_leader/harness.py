@@ -264,7 +264,7 @@ class Harness:
         self, *batches: tuple[int, int, int], member: str = "m1", partition: int = 0, **fields: Any
     ) -> pb.AcknowledgeRecordsResponse.Partition:
         """Acknowledges (first, last, type) by a single call."""
-        token, delay, renew = fields.pop("token", 0), fields.pop("delay_ms", 0), fields.pop("renew", True)
+        token, delay, renew = fields.pop("token", 0), fields.pop("delay_ms", None), fields.pop("renew", True)
         part = pb.AcknowledgeRecordsRequest.Partition(
             topic_id=TOPIC,
             partition=partition,

@@ -26,14 +26,15 @@ from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.port import SharePartitionState, StateSummary
+from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import GROUP, NAME, TOPIC, Harness, code
+from tests.unit.share_partition_leader.harness import GROUP, NAME, RELEASE, TOPIC, Harness, code
 from tests.unit.share_partition_leader.harness import harness as started
 from tests.unit.share_partition_leader.streams import ack, stream
-from tests.unit.share_partition_leader.virtual_time import settle
+from tests.unit.share_partition_leader.virtual_time import now, settle
 
 RESOURCE = names.partition(TOPIC, 0)
 
@@ -487,5 +488,49 @@ def test_a_group_config_becomes_share_partition_settings() -> None:
     settings = share_partition_settings(config, BrokerConfig(group_share_partition_max_runs=5000))
     assert (settings.delivery_count_limit, settings.lock_duration, settings.max_record_locks) == (7, 1.5, 300)
     assert (settings.renew_enabled, settings.read_committed) == (False, True)
-    assert settings.max_runs == 5000
+    assert (settings.max_runs, settings.backoff) == (5000, None)
     assert not share_partition_settings(GroupConfig(), BrokerConfig()).read_committed
+
+
+def test_backoff_configs_become_share_partition_settings() -> None:
+    config = replace(GroupConfig(), share_retry_backoff_ms=50, share_retry_backoff_on="release")
+    broker = BrokerConfig(group_share_max_retry_delay_ms=70_000)
+    assert share_partition_settings(config, broker).backoff == RetryBackoff(
+        50, 2.0, 5000, 0.2, frozenset({"release"}), 70_000
+    )
+    longer = replace(config, share_retry_backoff_max_ms=60_000)
+    backoff = share_partition_settings(longer, broker).backoff
+    assert backoff is not None
+    assert backoff.max_ms == 60_000
+
+
+async def test_a_delay_continues_under_a_new_leader(harness: Harness) -> None:
+    await harness.publish(10)
+    await harness.configure("share.retry.backoff.ms", "20000")
+    await harness.configure("share.retry.backoff.jitter", "0")
+    await harness.acquire()
+    released = now()
+    assert code(await harness.acknowledge((0, 9, RELEASE))) is ErrorCode.NONE
+    # The clock of the next leader is two seconds ahead of that of Redis.
+    harness.leases.clock_skew = 2.0
+    (await harness.share_partition()).retire()
+    share_partition = await harness.share_partition()
+    assert share_partition.core.in_flight.waiting == 10
+    [response] = await harness.acquire(max_wait_ms=60_000)
+    assert [(each.first_offset, each.delivery_count) for each in response.acquired] == [(0, 2)]
+    assert 22.0 <= now() - released < 22.1
+
+
+@pytest.mark.parametrize(("delay_ms", "waited"), [(0, 0.0), (500, 0.5), (None, 5.0)])
+async def test_a_delay_of_an_acknowledgement_takes_precedence(
+    harness: Harness, delay_ms: int | None, waited: float
+) -> None:
+    await harness.publish(10)
+    await harness.configure("share.retry.backoff.ms", "5000")
+    await harness.configure("share.retry.backoff.jitter", "0")
+    await harness.acquire()
+    released = now()
+    await harness.acknowledge((0, 9, RELEASE), delay_ms=delay_ms)
+    [response] = await harness.acquire(max_wait_ms=60_000)
+    assert response.acquired
+    assert waited <= now() - released < waited + 0.1

@@ -101,6 +101,19 @@ ACCEPTED_AND_STORED = [
 ]
 
 BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
+    "a delayed record is delivered before its time": (
+        Invariant.NOT_EARLY,
+        [whole(start=0), change(Run(0, 0, AVAILABLE, 1, 9.0)), delivered(1, at=8.4, count=2)],
+    ),
+    "the newer of two times counts": (
+        Invariant.NOT_EARLY,
+        [
+            whole(start=0),
+            change(Run(0, 0, AVAILABLE, 1, 5.0)),
+            change(Run(0, 0, AVAILABLE, 1, 9.0)),
+            delivered(1, at=8.4, count=2),
+        ],
+    ),
     "a record changes its value": (
         Invariant.NEVER_LOST,
         [published(value="a"), delivered(1, value="b")],
@@ -485,6 +498,24 @@ SOUND: dict[str, Sequence[Event]] = {
         delivered(2 * EPOCH, offset=2),
     ],
     "on time": [CallBegan(0.0, 1, "fetch", 5.0), CallEnded(5.4, 1), Counted(9.0, "tasks", 3, 3)],
+    "a delayed record is delivered at its time": [
+        whole(start=0),
+        change(Run(0, 0, AVAILABLE, 1, 9.0)),
+        delivered(1, at=8.6, count=2),
+    ],
+    "a delay ended": [
+        whole(start=0),
+        change(Run(0, 0, AVAILABLE, 1, 9.0)),
+        change(Run(0, 0, AVAILABLE, 1)),
+        delivered(1, at=5.0, count=2),
+    ],
+    "a delay prolongs the time to delivery": [
+        published(),
+        Healed(10.0),
+        whole(start=0),
+        change(Run(0, 0, AVAILABLE, 1, 20.0)),
+        delivered(1, at=24.0, count=2),
+    ],
     "in time": [published(), Healed(10.0), delivered(1, at=14.0), delivered(2, at=28.0, count=2)],
 }
 

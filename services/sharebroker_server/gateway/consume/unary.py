@@ -109,7 +109,8 @@ class UnaryConsumer:
         problem = batches_refusal([batch], renew_allowed=True)
         if problem is not None:
             raise invalid_field(field, problem)
-        return AckPart(topic.topic_id, decision.partition, [batch], decision.delay_ms / 1000)
+        delay = decision.delay_ms / 1000 if decision.HasField("delay_ms") else None
+        return AckPart(topic.topic_id, decision.partition, [batch], delay)
 
     async def _acknowledge(self, key: SessionKey, parts: list[AckPart]) -> None:
         call = _acknowledge_call(key, parts)

@@ -52,7 +52,7 @@ from itertools import islice
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.core.checkpointing import (
@@ -316,11 +316,15 @@ def check_delete(command: c.Delete, state: ShareState | None) -> None:
 
 
 def _check_batch(batch: StateBatch) -> None:
-    first, last, state, count = batch
+    first, last, state, count, note = batch
     if not (0 <= first <= last and state in DURABLE_STATES and 0 <= count <= _INT16_MAX):
         raise c.invalid(
             "state_batches",
             f"contains {first}-{last} in state {state} with delivery count {count}, which is not allowed",
+        )
+    if note is not None and (note.not_before_ms <= 0 or state != RecordState.AVAILABLE):
+        raise c.invalid(
+            "state_batches", f"contains {first}-{last} in state {state} not before {note.not_before_ms} ms"
         )
 
 

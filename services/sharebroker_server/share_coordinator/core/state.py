@@ -4,8 +4,9 @@ Times are milliseconds since the Unix epoch; 0 in records written before their k
 
 State batches combine into disjoint, ascending runs of maximal length (Kafka: PersisterStateBatchCombiner).
 Where batches overlap, the higher delivery count wins, and with equal counts the higher state. The newer batch
-does not win because it is newer. The value of an offset is therefore a maximum, and the order in which
-batches arrive has no effect.
+does not win because it is newer. Delivery count and state of an offset are therefore a maximum, and the order
+in which batches arrive has no effect on them. With equal counts and states the note of the newer batch wins:
+it replaces a time, and its absence removes it. The writes of a share-partition arrive in order.
 """
 
 from __future__ import annotations
@@ -134,35 +135,35 @@ def _merge(window: list[StateBatch], batch: StateBatch) -> list[StateBatch]:
     """Returns the runs of a window after a merge: before the batch, in gaps, where they overlap, and after
     it.
     """
-    first, last, state, count = batch
+    first, last, state, count, _ = batch
     merged: list[StateBatch] = []
     position = first
     for run in window:
-        run_first, run_last, run_state, run_count = run
+        run_first, run_last, run_state, run_count, _ = run
         if run_first < first:
-            _append(merged, run_first, min(run_last, first - 1), run_state, run_count)
+            _append(merged, run_first, min(run_last, first - 1), run)
         if position < run_first:
-            _append(merged, position, min(last, run_first - 1), state, count)
+            _append(merged, position, min(last, run_first - 1), batch)
         low, high = max(run_first, first), min(run_last, last)
         if low <= high:
-            wins = (count, state) > (run_count, run_state)
-            _append(merged, low, high, state if wins else run_state, count if wins else run_count)
+            _append(merged, low, high, batch if (count, state) >= (run_count, run_state) else run)
         if run_last > last:
-            _append(merged, max(run_first, last + 1), run_last, run_state, run_count)
+            _append(merged, max(run_first, last + 1), run_last, run)
         position = max(position, run_last + 1)
     if position <= last:
-        _append(merged, position, last, state, count)
+        _append(merged, position, last, batch)
     return merged
 
 
-def _append(merged: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
-    """Appends a range, or extends the previous one if it is adjacent and has the same state and count."""
+def _append(merged: list[StateBatch], first: int, last: int, like: StateBatch) -> None:
+    """Appends a range in the state of `like`, or extends the previous one if it continues that."""
+    _, _, state, count, note = like
     if merged:
         before = merged[-1]
-        if before[1] + 1 == first and before[2] == state and before[3] == count:
-            merged[-1] = StateBatch(before[0], last, state, count)
+        if before[1] + 1 == first and before[2] == state and before[3] == count and before[4] == note:
+            merged[-1] = StateBatch(before[0], last, state, count, note)
             return
-    merged.append(StateBatch(first, last, state, count))
+    merged.append(StateBatch(first, last, state, count, note))
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sharebroker_protocol.model import StateBatch
+from sharebroker_protocol.model import StateBatch, StateNote
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.share_coordinator.core.commands import Initialize, ReadReply, SummaryReply, Write
@@ -20,7 +20,9 @@ from sharebroker_server.share_coordinator.store.codec import BATCH_FIELDS
 
 LogRecord = pb.InspectShareGroupStateResponse.LogRecord
 
-STATE_BATCH: Final = Conversion(StateBatch, pb.StateBatch, BATCH_FIELDS)
+STATE_BATCH: Final = Conversion(
+    StateBatch, pb.StateBatch, BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.StateNote))}
+)
 _BATCHES: Final[dict[str, str | Mapped]] = {"state_batches": Mapped(nested=STATE_BATCH)}
 
 INITIALIZE: Final = Conversion(Initialize, pb.InitializeShareGroupStateRequest.PartitionData)

@@ -70,8 +70,8 @@ def _update(record: ShareDelta) -> bytes:
 
 
 def _tail(batches: Iterable[StateBatch], delivery_complete_count: int) -> bytes:
-    """Returns the state batches, then the delivery complete count as tagged field 0 if it is known."""
-    packed = [_BATCH.pack(*batch) for batch in batches]
+    """Returns the state batches without notes, then the delivery complete count as tag 0 if it is known."""
+    packed = [_BATCH.pack(*batch[:4]) for batch in batches]
     known = delivery_complete_count != _COUNT_UNKNOWN
     count = _COUNT_TAG.pack(1, 0, 4, delivery_complete_count) if known else _NO_TAGS
     tail = bytearray()

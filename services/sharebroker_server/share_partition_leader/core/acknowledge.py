@@ -13,6 +13,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import FINISHED, LONGEST_DELAY_MS, AckBatch, AckType
+from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Counts, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.runs import (
@@ -99,16 +100,15 @@ def mark(
     member: str,
     batches: Sequence[AckBatch],
     transition: Transition,
-    not_before_ms: int = 0,
+    retry: FailedDelivery | None = None,
 ) -> list[tuple[Run, Lock]]:
     """Adds the runs named by `batches` to the transition, all or none.
 
-    Released records wait until `not_before_ms`; 0: they do not wait. Returns the runs to renew, with their
-    locks.
+    Released records wait as `retry` states. Returns the runs to renew, with their locks.
 
     Raises: KafkaError as `_Acknowledgement.add`.
     """
-    acknowledgement = _Acknowledgement(in_flight, settings, member, transition, not_before_ms)
+    acknowledgement = _Acknowledgement(in_flight, settings, member, transition, retry)
     try:
         for batch in batches:
             acknowledgement.add(batch)
@@ -123,7 +123,7 @@ def mark(
 class _Acknowledgement:
     """Marks the runs of one acknowledgement."""
 
-    __slots__ = ("in_flight", "member", "not_before_ms", "renewed", "settings", "transition")
+    __slots__ = ("in_flight", "member", "renewed", "retry", "settings", "transition")
 
     def __init__(
         self,
@@ -131,13 +131,13 @@ class _Acknowledgement:
         settings: SharePartitionSettings,
         member: str,
         transition: Transition,
-        not_before_ms: int,
+        retry: FailedDelivery | None,
     ) -> None:
         self.in_flight = in_flight
         self.settings = settings
         self.member = member
         self.transition = transition
-        self.not_before_ms = not_before_ms
+        self.retry = retry
         self.renewed: list[tuple[Run, Lock]] = []
 
     def add(self, batch: AckBatch) -> None:
@@ -213,7 +213,7 @@ class _Acknowledgement:
     def _release(self, run: Run) -> None:
         limit = self.settings.delivery_count_limit
         run.target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
-        run.target_not_before_ms = self.not_before_ms
+        run.target_not_before_ms = run.next_delivery_ms(self.retry)
 
     def _renew(self, run: Run, lock: Lock) -> None:
         if not self.settings.renew_enabled:

@@ -16,6 +16,7 @@ delivery count wins.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from operator import itemgetter
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -57,8 +58,11 @@ def load(loaded: LoadedState) -> InFlight:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
         if batch.first > expected:
             _add(in_flight, Run(expected, batch.first - 1, AVAILABLE, 0, None))
-        unit = Batch(batch.first, batch.last)
-        _add(in_flight, Run(batch.first, batch.last, state, batch.delivery_count, unit))
+        run = Run(batch.first, batch.last, state, batch.delivery_count, Batch(batch.first, batch.last))
+        if batch.note is not None and state is AVAILABLE:
+            run.not_before_ms = batch.note.not_before_ms
+            in_flight.wait(run)
+        _add(in_flight, run)
         expected = batch.last + 1
     in_flight.mark_available(loaded.start_offset)
     in_flight.advance()
@@ -76,9 +80,10 @@ def merged(batches: Iterable[StateBatch]) -> list[StateBatch]:
     opened = None
     end = 0
     for batch in batches:
-        first, last, state, delivery_count = batch
+        first, last, state, delivery_count, note = batch
         if opened is not None:
-            if end + 1 == first and opened.state == state and opened.delivery_count == delivery_count:
+            same = opened.state == state and opened.delivery_count == delivery_count and opened.note == note
+            if same and end + 1 == first:
                 end = last
                 continue
             result.append(_ending_at(opened, end))
@@ -102,7 +107,7 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
         for run in transition.runs:
             if run.pending is transition and run.target in FINISHED:
                 finished += run.last - run.first + 1
-    changes.sort()
+    changes.sort(key=itemgetter(0))
     if changes and changes[0].first < start:
         changes = [batch._replace(first=max(batch.first, start)) for batch in changes if batch.last >= start]
     return StateWrite(

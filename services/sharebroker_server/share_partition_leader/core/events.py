@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, AcquireMode, RecordState, StateBatch
 from sharebroker_server.leader_calls.values import Unreconciled
+from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.core.runs import Transition
@@ -40,6 +41,8 @@ class SharePartitionSettings:
     """`share.renew.acknowledge.enable`."""
     read_committed: bool = False
     """`share.isolation.level`."""
+    backoff: RetryBackoff | None = None
+    """`share.retry.backoff.*`; None: failed records are redelivered at once."""
 
     @property
     def throttle_limit(self) -> int:
@@ -49,12 +52,16 @@ class SharePartitionSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """The stored state, with the start offset resolved (never -1)."""
+    """The stored state, with the start offset resolved (never -1).
+
+    `clock_offset_ms`: stored times minus times of this process, whose clock may differ from that of Redis.
+    """
 
     state_epoch: int
     leader_epoch: int
     start_offset: int
     batches: tuple[StateBatch, ...] = ()
+    clock_offset_ms: float = 0.0
 
 
 class AcquireRequest(NamedTuple):
@@ -83,7 +90,10 @@ class Completed:
 
 
 class LostLock(NamedTuple):
-    """A range whose lock ended; `state` is AVAILABLE, or ARCHIVED at the delivery limit."""
+    """A range whose lock ended; `state` is AVAILABLE, or ARCHIVED at the delivery limit.
+
+    An AVAILABLE range waits until `not_before_ms`; 0: it does not wait.
+    """
 
     member: str
     token: int
@@ -91,6 +101,7 @@ class LostLock(NamedTuple):
     last: int
     delivery_count: int
     state: RecordState
+    not_before_ms: int = 0
 
 
 Reply = Callable[[KafkaError | None], None]
@@ -117,12 +128,15 @@ class Acquire:
 
 @dataclass(slots=True)
 class Acknowledge:
-    """A member acknowledges records it holds: all batches or none. `delay` (seconds) is for releases only."""
+    """A member acknowledges records it holds: all batches or none.
+
+    `delay` (seconds) is for releases only; 0: they do not wait. None: the group's retry backoff applies.
+    """
 
     member: str
     batches: Sequence[AckBatch]
     reply: Reply
-    delay: float = 0.0
+    delay: float | None = None
 
 
 class Reconcile(NamedTuple):

@@ -8,6 +8,7 @@ from itertools import count
 from operator import attrgetter
 
 from sharebroker_protocol.model import RecordState
+from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Counts, LostLock
 from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
 from sharebroker_server.share_partition_leader.core.runs import Lock, Run
@@ -68,7 +69,9 @@ class Locks:
             heapify(self._heap)
             self._limit = 2 * len(held) + SPARE
 
-    def expire(self, delivery_count_limit: int, now: float) -> list[LostLock]:
+    def expire(
+        self, delivery_count_limit: int, now: float, retry: FailedDelivery | None = None
+    ) -> list[LostLock]:
         """Ends the locks whose deadline is reached, except those of runs with a pending transition."""
         ended: list[Run] = []
         lost: list[LostLock] = []
@@ -76,7 +79,7 @@ class Locks:
             lock = heappop(self._heap)[1]
             for run in self._in_flight.under(lock):
                 if run.pending is None:
-                    lost.append(_time_out(self._in_flight, run, lock, delivery_count_limit))
+                    lost.append(_time_out(self._in_flight, run, lock, delivery_count_limit, retry))
                     ended.append(run)
         self._in_flight.coalesce(ended)
         lost.sort(key=attrgetter("first"))
@@ -86,14 +89,20 @@ class Locks:
         return lock.last >= self._in_flight.start and any(self._in_flight.under(lock))
 
 
-def _time_out(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
+def _time_out(
+    in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int, retry: FailedDelivery | None = None
+) -> LostLock:
     state = after_failed_delivery(RecordEvent.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
+    not_before_ms = run.next_delivery_ms(retry) if state is RecordState.AVAILABLE else 0
     in_flight.locked -= run.size
     run.unlock(state)
+    run.not_before_ms = not_before_ms
     in_flight.tally(run, run.size)
-    if state is RecordState.AVAILABLE:
+    if not_before_ms:
+        in_flight.wait(run)
+    elif state is RecordState.AVAILABLE:
         in_flight.mark_available(run.first)
-    return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)
+    return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state, not_before_ms)
 
 
 def count_time_outs(counts: Counts, lost: Sequence[LostLock]) -> None:

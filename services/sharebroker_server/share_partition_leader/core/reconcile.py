@@ -15,6 +15,7 @@ from typing import Final
 from sharebroker_protocol.model import FINISHED, AckBatch, AckType, StateBatch
 from sharebroker_server.leader_calls.values import Unreconciled, UnreconciledReason
 from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
+from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
@@ -49,7 +50,7 @@ def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
 
 @dataclass(slots=True)
 class Reconciliation:
-    """One reconciliation; `lock` is for the records that it acquires or renews.
+    """One reconciliation; `lock` is for the records that it acquires or renews, `retry` for released ones.
 
     Offsets that were archived already may be archived in memory only, after a lock timeout. The reply reports
     them as finished, so they are written again before it is sent.
@@ -59,8 +60,9 @@ class Reconciliation:
     delivery_count_limit: int
     lock: Lock
     transition: Transition
-    unreconciled: list[Unreconciled] = field(default_factory=list)
-    renewed: list[tuple[Run, Lock]] = field(default_factory=list)
+    retry: FailedDelivery | None = None
+    unreconciled: list[Unreconciled] = field(default_factory=list, init=False)
+    renewed: list[tuple[Run, Lock]] = field(default_factory=list, init=False)
 
     def add(self, batch: AckBatch, end: int) -> None:
         """Reconciles what is possible of a batch; the log ends before offset `end`."""
@@ -123,7 +125,7 @@ class Reconciliation:
             self.transition.rejected += run.size
         if target is AVAILABLE:
             target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, self.delivery_count_limit)
-        self.transition.add(run, target)
+        self.transition.add(run, target, run.next_delivery_ms(self.retry) if target is AVAILABLE else 0)
 
     def _claim(self, run: Run) -> None:
         run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]

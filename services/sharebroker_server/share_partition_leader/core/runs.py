@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sharebroker_protocol.model import FINISHED, RecordState, StateBatch
+from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateNote
+from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Reply
 
 AVAILABLE = RecordState.AVAILABLE
@@ -62,10 +63,10 @@ class Transition:
         self.rejected = 0
         self.gaps = 0
 
-    def add(self, run: Run, target: RecordState) -> None:
+    def add(self, run: Run, target: RecordState, not_before_ms: int = 0) -> None:
         """Adds a run; it changes to `target` when the transition is committed."""
         run.target = target
-        run.target_not_before_ms = 0
+        run.target_not_before_ms = not_before_ms
         run.pending = self
         self.runs.append(run)
 
@@ -95,6 +96,19 @@ class Run:
     def ready(self) -> bool:
         """Whether the records can be acquired now."""
         return self.state is AVAILABLE and not self.not_before_ms
+
+    def next_delivery_ms(self, retry: FailedDelivery | None) -> int:
+        """When a locked run whose delivery failed may be delivered again; 0: at once."""
+        if retry is None or self.lock is None:
+            return 0
+        return retry.not_before_ms(self.first, self.delivery_count, self.lock.token)
+
+    def target_batch(self) -> StateBatch:
+        """The state after the pending transition, as it is written."""
+        if self.target is AVAILABLE and self.target_not_before_ms:
+            note = StateNote(self.target_not_before_ms)
+            return StateBatch(self.first, self.last, self.target, self.delivery_count, note)
+        return StateBatch(self.first, self.last, self.target, self.delivery_count)
 
     @property
     def size(self) -> int:

@@ -44,11 +44,10 @@ hold as before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import ceil
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquireMode, StateBatch, StateWrite
+from sharebroker_protocol.model import AckBatch, AcquireMode, StateBatch, StateNote, StateWrite
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     count_acknowledged,
@@ -58,6 +57,7 @@ from sharebroker_server.share_partition_leader.core.acknowledge import (
     validate_releases,
 )
 from sharebroker_server.share_partition_leader.core.acquire import Acquisition, archive_hidden, count_acquired
+from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery, RetryCause
 from sharebroker_server.share_partition_leader.core.durability import (
     WriteQueue,
     build_write,
@@ -164,8 +164,8 @@ class SharePartition:
 
     @property
     def unused(self) -> bool:
-        """Whether no lock is held, no record waits for a time, and nothing has to be written."""
-        return self._writes.idle and not (self.in_flight.locked or self.in_flight.waiting)
+        """Whether no lock is held and nothing has to be written; the times of delayed records are stored."""
+        return self._writes.idle and not self.in_flight.locked
 
     def fetch_offset(self, log_start: int, log_end: int) -> int | None:
         """Returns the offset to read the log from; None if nothing can be acquired below `log_end`.
@@ -184,13 +184,17 @@ class SharePartition:
         deadline, retry, due = self._locks.bound, self._writes.retry_at, self.in_flight.due
         if retry is not None and (deadline is None or retry < deadline):
             deadline = retry
-        if due and (deadline is None or due[0][0] / 1000 < deadline):
-            deadline = due[0][0] / 1000
+        if due:
+            waits_until = (due[0][0] - self._loaded_state.clock_offset_ms) / 1000
+            if deadline is None or waits_until < deadline:
+                deadline = waits_until
         return deadline
 
     # Event handlers
 
     def _loaded(self, event: events.Loaded, now: float, effects: Effects) -> None:
+        self.in_flight.end_waits(self._stored_time(now))
+        effects.deadline = self.next_deadline()
         self._persist_start_offset(effects)
 
     def _acquire(self, event: events.Acquire, now: float, effects: Effects) -> None:
@@ -225,9 +229,8 @@ class SharePartition:
         validate_batches(batches)
         if delay:
             validate_delay(batches, delay)
-        transition = Transition(event.reply)
-        not_before_ms = ceil((now + delay) * 1000) if delay else 0
-        renewed = mark(self.in_flight, self.settings, event.member, batches, transition, not_before_ms)
+        transition, retry = Transition(event.reply), self._retry(RetryCause.RELEASE, now, delay)
+        renewed = mark(self.in_flight, self.settings, event.member, batches, transition, retry)
         count_acknowledged(self.counts, batches)
         if renewed:
             self._locks.renew(renewed, now + self.settings.lock_duration)
@@ -241,7 +244,13 @@ class SharePartition:
         validate_reconciliation(batches)
         transition, deadline = Transition(reply), now + self.settings.lock_duration
         lock = self._locks.issue(member, deadline)
-        reconciliation = Reconciliation(self.in_flight, self.settings.delivery_count_limit, lock, transition)
+        reconciliation = Reconciliation(
+            self.in_flight,
+            self.settings.delivery_count_limit,
+            lock,
+            transition,
+            self._retry(RetryCause.RELEASE, now),
+        )
         for batch in batches:
             reconciliation.add(batch, log_end)
         if lock.last >= 0:
@@ -274,7 +283,7 @@ class SharePartition:
         effects.wake = True
 
     def _members_left(self, event: events.MembersLeft, now: float, effects: Effects) -> None:
-        limit = self.settings.delivery_count_limit
+        limit, retry = self.settings.delivery_count_limit, self._retry(RetryCause.SESSION, now)
         for member in event.members:
             held = [(run, lock) for run, lock in self.in_flight.locked_by(member) if run.pending is None]
             if event.undo:
@@ -283,7 +292,8 @@ class SharePartition:
             transition = Transition()
             for run, lock in held:
                 if event.session in ("", lock.session):
-                    transition.add(run, after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit))
+                    target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
+                    transition.add(run, target, run.next_delivery_ms(retry))
             if transition.runs:
                 self._queue(transition, effects)
         effects.wake = event.undo
@@ -295,21 +305,19 @@ class SharePartition:
         effects.wake = True
 
     def _timer_fired(self, event: events.TimerFired, now: float, effects: Effects) -> None:
-        effects.wake = self.in_flight.end_waits(now * 1000)
-        lost = self._locks.expire(self.settings.delivery_count_limit, now)
+        effects.wake = self.in_flight.end_waits(self._stored_time(now))
+        retry = self._retry(RetryCause.TIMEOUT, now)
+        lost = self._locks.expire(self.settings.delivery_count_limit, now, retry)
         if lost:
             self.in_flight.advance()
             count_time_outs(self.counts, lost)
             effects.lost, effects.wake = lost, True
             transition = Transition()
-            transition.batches = merged(
-                StateBatch(lock.first, lock.last, lock.state, lock.delivery_count) for lock in lost
-            )
+            transition.batches = merged(map(_timed_out, lost))
             self._queue(transition, effects)
         if self._writes.retry_at is not None and self._writes.retry_at <= now:
             self._writes.flush_retries(effects)
         effects.deadline = self.next_deadline()
-        effects.unused = self._abandoned and self.unused
 
     def _write_completed(self, event: events.WriteCompleted, now: float, effects: Effects) -> None:
         """Decides how a failed write is handled; no other code does.
@@ -352,6 +360,21 @@ class SharePartition:
         self.counts.unseen += sum(run.size for run in runs)
         self.in_flight.undo(runs)
 
+    # Retries
+
+    def _stored_time(self, now: float) -> float:
+        """The time `now` in milliseconds by the clock of stored times."""
+        return now * 1000 + self._loaded_state.clock_offset_ms
+
+    def _retry(self, cause: RetryCause, now: float, delay: float | None = None) -> FailedDelivery | None:
+        """How long records wait whose delivery failed at `now`; None: they do not wait."""
+        backoff = self.settings.backoff
+        if backoff is not None and cause not in backoff.on:
+            backoff = None
+        if delay is None and backoff is None:
+            return None
+        return FailedDelivery(self._stored_time(now), None if delay is None else delay * 1000, backoff)
+
     # State writes
 
     def _reply_when_durable(
@@ -375,12 +398,9 @@ class SharePartition:
     def _queue(self, transition: Transition, effects: Effects) -> None:
         runs = transition.runs
         if len(runs) == 1:
-            run = runs[0]
-            transition.batches.append(StateBatch(run.first, run.last, run.target, run.delivery_count))
+            transition.batches.append(runs[0].target_batch())
         elif runs:
-            transition.batches += merged(
-                StateBatch(run.first, run.last, run.target, run.delivery_count) for run in runs
-            )
+            transition.batches += merged(run.target_batch() for run in runs)
         self._writes.add(transition, effects)
 
     def _persist_start_offset(self, effects: Effects) -> None:
@@ -388,6 +408,11 @@ class SharePartition:
         carried = self.in_flight.runs or self.in_flight.start <= self._sent_start
         if not (carried or self.stopping):
             self._writes.add(Transition(), effects)
+
+
+def _timed_out(lost: events.LostLock) -> StateBatch:
+    note = StateNote(lost.not_before_ms) if lost.not_before_ms else None
+    return StateBatch(lost.first, lost.last, lost.state, lost.delivery_count, note)
 
 
 def relinquished() -> KafkaError:

@@ -316,7 +316,8 @@ class DeliverySession:
                 share_partition.handle(UndoAcquire(self.holder, coalesce(acks)))
                 done(None)
             else:
-                share_partition.handle(Acknowledge(self.holder, coalesce(acks), done, group.delay_ms / 1000))
+                delay = None if group.delay_ms is None else group.delay_ms / 1000
+                share_partition.handle(Acknowledge(self.holder, coalesce(acks), done, delay))
         except KafkaError as error:
             parts = _divide(share_partition, acks) if error.code in _DIVISIBLE else [acks]
             if len(parts) == 1:

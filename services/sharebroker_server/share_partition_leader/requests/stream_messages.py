@@ -115,7 +115,7 @@ class AckGroup(NamedTuple):
     topic_id: str
     partition: int
     renewal: bool
-    delay_ms: int
+    delay_ms: int | None
     unseen: bool = False
 
 
@@ -135,7 +135,8 @@ def group_acks(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[Ack
     for ack in acknowledgements:
         first, ack_type = ack.first_offset, _type_number(ack.type)
         last = ack.last_offset if ack.HasField("last_offset") else first
-        group = AckGroup(ack.topic_id, ack.partition, ack_type == RENEW, ack.delay_ms, ack.unseen)
+        delay_ms = ack.delay_ms if ack.HasField("delay_ms") else None
+        group = AckGroup(ack.topic_id, ack.partition, ack_type == RENEW, delay_ms, ack.unseen)
         groups.setdefault(group, []).append(AckRequest(first, last, ack_type, ack.lock_token, ack.id))
     for acks in groups.values():
         acks.sort(key=itemgetter(0))

@@ -34,6 +34,7 @@ class Record:
     token: int = 0
     deadline: float = 0.0
     change: tuple[int, int] | None = None
+    later: float = 0.0
     not_before: float = 0.0
 
     @property
@@ -58,8 +59,7 @@ class Model:
     after_end: int = 0
     token: int = 0
     runs: int = 0
-    until: dict[int, float] = field(default_factory=dict)
-    written: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+    written: dict[int, list[tuple[int, int, int, float]]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, settings: SharePartitionSettings, loaded: LoadedState) -> Model:
@@ -69,7 +69,8 @@ class Model:
                 model.records[offset] = Record(AVAILABLE, 0, None)
             for offset in range(piece.first, piece.last + 1):
                 unit = (piece.first, piece.last)
-                model.records[offset] = Record(int(piece.state), piece.delivery_count, unit)
+                record = model.records[offset] = Record(int(piece.state), piece.delivery_count, unit)
+                record.not_before = piece.note.not_before_ms / 1000 if piece.note else 0.0
             model.after_end = piece.last + 1
         model.advance()
         return model
@@ -221,10 +222,9 @@ class Model:
     # --- requests of members
 
     def acknowledge(
-        self, number: int, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
+        self, number: int, member: str, batches: Sequence[AckBatch], now: float, delay: float | None = None
     ) -> bool:
         """Returns whether there is anything to persist. Raises Rejected."""
-        self.until[number] = now + delay if delay else 0.0
         changes: dict[int, int] = {}
         renewed: set[int] = set()
         for batch in batches:
@@ -253,7 +253,7 @@ class Model:
                     raise Rejected
         for offset in renewed:
             self.records[offset].deadline = now + self.settings.lock_duration
-        return self._start_transition(number, changes)
+        return self._start_transition(number, changes, "release", now, delay)
 
     def undo_acquire(self, number: int, member: str, batches: Sequence[AckBatch]) -> None:
         """Like `acknowledge`, and the delivery does not count."""
@@ -276,10 +276,10 @@ class Model:
 
         Archived records are persisted again, since they may be archived in memory alone.
         """
-        self.until[number], self.token = 0.0, self.token + 1
+        self.token += 1
         changes: dict[int, int] = {}
         left: list[tuple[int, str]] = []
-        archived: list[tuple[int, int, int]] = []
+        archived: list[tuple[int, int, int, float]] = []
         for batch in batches:
             left += [(x, "FINISHED") for x in range(batch.first, min(batch.last + 1, self.start))]
             first, last = max(batch.first, self.start), min(batch.last, end - 1)
@@ -292,10 +292,10 @@ class Model:
             for offset in range(first, last + 1):
                 record = self.records.get(offset)
                 if record is not None and record.state == ARCHIVED:
-                    archived.append((offset, ARCHIVED, record.count))
+                    archived.append((offset, ARCHIVED, record.count, 0.0))
                 reason = self._settle_one(offset, last, member, batch.types[0], changes, now)
                 left += [(offset, reason)] if reason else []
-        changed = self._start_transition(number, changes)
+        changed = self._start_transition(number, changes, "release", now)
         self.written[number] += archived
         return changed or bool(archived), left
 
@@ -340,21 +340,35 @@ class Model:
             if record.state == ACQUIRED and record.member == member and self.settings.renew_enabled:
                 record.deadline = now + self.settings.lock_duration
 
-    def release(self, number: int, member: str) -> bool:
+    def release(self, number: int, member: str, now: float) -> bool:
         held = {
             offset: self._after(record)
             for offset, record in self.records.items()
             if record.state == ACQUIRED and not record.change and record.member == member
         }
-        return self._start_transition(number, held)
+        return self._start_transition(number, held, "session", now)
 
     def _after(self, record: Record) -> int:
         return AVAILABLE if record.count < self.settings.delivery_count_limit else ARCHIVED
 
-    def _start_transition(self, number: int, changes: dict[int, int]) -> bool:
+    def _later(self, count: int, cause: str, now: float, delay: float | None = None) -> float:
+        """When a record is delivered again; 0: at once."""
+        backoff = self.settings.backoff
+        if delay is None:
+            if backoff is None or cause not in backoff.on:
+                return 0.0
+            delay = min(backoff.first_ms * backoff.multiplier ** (count - 1), backoff.max_ms) / 1000
+        return now + delay if delay else 0.0
+
+    def _start_transition(
+        self, number: int, changes: dict[int, int], cause: str, now: float, delay: float | None = None
+    ) -> bool:
+        self.written[number] = []
         for offset, state in changes.items():
-            self.records[offset].change = (number, state)
-        self.written[number] = [(x, state, self.records[x].count) for x, state in changes.items()]
+            record = self.records[offset]
+            record.change = (number, state)
+            record.later = self._later(record.count, cause, now, delay) if state == AVAILABLE else 0.0
+            self.written[number].append((offset, state, record.count, record.later))
         return bool(changes)
 
     # --- time and the log
@@ -368,7 +382,11 @@ class Model:
             if record.state == ACQUIRED and not record.change and record.deadline <= now:
                 lost.append((record.member, record.token, offset, record.count, self._after(record)))
                 record.put(self._after(record))
-        self.written[number] = [(offset, state, count) for _, _, offset, count, state in lost]
+                if record.state == AVAILABLE:
+                    record.not_before = self._later(record.count, "timeout", now)
+        self.written[number] = [
+            (offset, state, count, self.records[offset].not_before) for _, _, offset, count, state in lost
+        ]
         self.advance()
         return lost
 
@@ -387,8 +405,8 @@ class Model:
 
     # --- durability
 
-    def write(self, numbers: Sequence[int]) -> tuple[int, int, list[tuple[int, int, int]]]:
-        """Returns start offset, delivery complete count, (offset, delivery count, state) in order."""
+    def write(self, numbers: Sequence[int]) -> tuple[int, int, list[tuple[int, int, int, float]]]:
+        """Returns start offset, delivery complete count, (offset, delivery count, state, time) in order."""
         states = {
             offset: record.change[1] if record.change and record.change[0] in numbers else record.state
             for offset, record in self.records.items()
@@ -396,14 +414,14 @@ class Model:
         start = min((x for x, state in states.items() if state < ACKNOWLEDGED), default=self.after_end)
         complete = sum(offset >= start and state >= ACKNOWLEDGED for offset, state in states.items())
         pieces = [piece for number in numbers for piece in self.written[number] if piece[0] >= start]
-        return start, complete, sorted((offset, count, state) for offset, state, count in pieces)
+        return start, complete, sorted((offset, count, state, time) for offset, state, count, time in pieces)
 
     def complete(self, numbers: Sequence[int], durable: bool) -> None:
         for record in self.records.values():
             if record.change and record.change[0] in numbers:
-                number, state = record.change
+                _, state = record.change
                 record.change = None
                 if durable:
                     record.put(state)
-                    record.not_before = self.until.get(number, 0.0) if state == AVAILABLE else 0.0
+                    record.not_before = record.later
         self.advance()

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import FINISHED, AckBatch, AcquiredRange, AcquireMode, StateWrite
+from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff, RetryCause
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
@@ -31,12 +32,22 @@ LIMITS = st.builds(
     max_record_locks=st.integers(5, 60),
     max_runs=st.sampled_from([3, 8, 20_000, 20_000]),
     renew_enabled=st.sampled_from([True, True, False]),
+    backoff=st.none()
+    | st.builds(
+        RetryBackoff,
+        st.sampled_from([500, 1000, 5000]),
+        st.sampled_from([1.0, 2.0]),
+        st.just(8000),
+        st.just(0.0),
+        st.sets(st.sampled_from(RetryCause)).map(frozenset),
+        st.just(86_400_000),
+    ),
 )
 
 
-def _flat(written: StateWrite) -> list[tuple[int, int, int]]:
+def _flat(written: StateWrite) -> list[tuple[int, int, int, float]]:
     return sorted(
-        (offset, b.delivery_count, int(b.state))
+        (offset, b.delivery_count, int(b.state), b.note.not_before_ms / 1000 if b.note else 0.0)
         for b in written.batches
         for offset in range(b.first, b.last + 1)
     )
@@ -141,7 +152,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._acknowledge(member, batches)
 
     @precondition(lambda self: self.handed)
-    @rule(data=st.data(), delay=st.sampled_from([0.5, 5.0, 30.0]))
+    @rule(data=st.data(), delay=st.sampled_from([0.0, 0.5, 5.0, 30.0]))
     def give_back_for_later(self, data: st.DataObject, delay: float) -> None:
         newest = len(self.handed) - 1
         member, piece = self.handed[data.draw(st.integers(max(0, newest - 3), newest))]
@@ -198,7 +209,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             member, [AckBatch(a, b, (kind,)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
         )
 
-    def _acknowledge(self, member: str, batches: list[AckBatch], delay: float = 0.0) -> None:
+    def _acknowledge(self, member: str, batches: list[AckBatch], delay: float | None = None) -> None:
         self.number += 1
         try:
             expected = self.model.acknowledge(self.number, member, batches, self.now, delay)
@@ -210,7 +221,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     def _release(self, member: str) -> None:
         self.number += 1
-        self._queue(self.share.release_member(member), self.model.release(self.number, member))
+        released = self.share.release_member(member, now=self.now)
+        self._queue(released, self.model.release(self.number, member, self.now))
 
     @rule(passed=st.sampled_from([0.0, 1.0, 5.0, 20.0, 40.0]))
     def expire(self, passed: float) -> None:
@@ -268,10 +280,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         released = [
             x
             for x, r in self.model.records.items()
-            if r.change
-            and r.change[0] in numbers
-            and r.change[1] == 0
-            and not self.model.until.get(r.change[0])
+            if r.change and r.change[0] in numbers and r.change[1] == 0 and not r.later
         ]
         start = self.share.start_offset
         completed = self.share.complete(transitions, None if durable else ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from sharebroker_protocol.model import StateBatch
+from sharebroker_protocol.model import StateBatch, StateNote
 from sharebroker_server.share_coordinator.core.state import (
     ShareCheckpoint,
     ShareDelta,
@@ -190,6 +190,36 @@ def test_two_batches_combine_in_every_relative_position(
         naive = NaiveRuns()
         naive.add(runs + added, start)
         assert combine(runs, added, start) == naive.runs()
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "kept"),
+    [
+        pytest.param((0, 1, StateNote(9)), (0, 1, StateNote(5)), StateNote(5), id="an earlier time"),
+        pytest.param((0, 1, StateNote(5)), (0, 1, StateNote(9)), StateNote(9), id="a later time"),
+        pytest.param((0, 1, StateNote(9)), (0, 1, None), None, id="no time any more"),
+        pytest.param((0, 2, StateNote(9)), (0, 1, StateNote(5)), StateNote(9), id="a lower count loses"),
+        pytest.param((0, 1, StateNote(9)), (0, 2, None), None, id="a higher count wins"),
+        pytest.param((0, 1, StateNote(9)), (4, 1, None), None, id="a higher state wins"),
+    ],
+)
+def test_note_of_the_newer_batch_wins_at_equal_state_and_count(
+    older: tuple[int, int, StateNote | None],
+    newer: tuple[int, int, StateNote | None],
+    kept: StateNote | None,
+) -> None:
+    batches = [StateBatch(0, 9, *older), StateBatch(3, 5, *newer)]
+    for combined in (combine([], batches, -1), combine(batches[:1], batches[1:], -1)):
+        assert [run.note for run in combined if run.first <= 4 <= run.last] == [kept]
+        assert combined[0].note == older[2]
+
+
+def test_neighbours_with_different_notes_stay_apart() -> None:
+    apart = [StateBatch(0, 4, 0, 1, StateNote(5)), StateBatch(5, 9, 0, 1, StateNote(6))]
+    assert combine([], apart, -1) == apart
+    assert combine([], [*apart, StateBatch(5, 9, 0, 1, StateNote(5))], -1) == [
+        StateBatch(0, 9, 0, 1, StateNote(5))
+    ]
 
 
 def test_three_neighbours_combine_in_every_order() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
@@ -24,7 +24,10 @@ keys = st.builds(SharePartitionKey, st.text(st.characters(exclude_categories=["C
 RUNS = 20_000
 """`group.share.partition.max.runs`."""
 
-batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32), max_size=4).map(tuple)
+notes = st.one_of(st.none(), st.builds(StateNote, int64))
+batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32, notes), max_size=4).map(
+    tuple
+)
 records: st.SearchStrategy[ShareRecord] = st.one_of(
     st.builds(ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches),
     st.builds(ShareDelta, keys, int32, int32, int32, int64, int32, batches, int64),
@@ -89,3 +92,17 @@ def test_a_checkpoint_of_the_most_runs_is_smaller_than_a_mebibyte() -> None:
     encoded = ShareRecordCodec().encode(checkpoint)
     assert len(encoded) < 1 << 20
     assert ShareRecordCodec().decode(encoded) == checkpoint
+
+
+def test_a_batch_without_a_note_is_encoded_as_before() -> None:
+    first = pb.ShareStateBatch(first_offset=5, last_offset=9, delivery_count=1)
+    assert first.SerializeToString().hex() == "080510092001"
+    delta = pb.ShareDelta(checkpoint_epoch=1, state_batches=[first])
+    encoded = CODEC.encode(ShareDelta(KEY, 0, 1, -1, -1, 0, (batch(5, 9, 0),)))
+    assert encoded.endswith(pb.ShareStateRecord(delta=delta).SerializeToString())
+
+
+def test_a_reader_without_notes_ignores_them() -> None:
+    noted = pb.ShareStateBatch(first_offset=5, note=pb.ShareStateNote(not_before_ms=7)).SerializeToString()
+    known = pb.ShareStateBatch(first_offset=5).SerializeToString()
+    assert noted.startswith(known)

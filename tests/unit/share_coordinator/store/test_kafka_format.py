@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_protocol.model import SharePartitionKey, StateNote
 from sharebroker_server.shard_topic.batches import record_batch
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
@@ -65,6 +65,16 @@ def test_bytes_equal_kafkas(name: str) -> None:
 def test_a_record_has_the_time_it_was_written(name: str) -> None:
     written = {"first checkpoint": T0, "checkpoint of 130 batches": 1}
     assert kafka_record(RECORDS[name]).timestamp_ms == written.get(name, T1)
+
+
+def test_kafkas_format_has_no_notes() -> None:
+    for name in ("first checkpoint", "checkpoint of 130 batches"):
+        record = RECORDS[name]
+        assert isinstance(record, ShareCheckpoint)
+        noted = record._replace(
+            state_batches=tuple(batch._replace(note=StateNote(9)) for batch in record.state_batches)
+        )
+        assert kafka_record(noted) == kafka_record(record)
 
 
 def test_written_records_are_read_unchanged() -> None:

@@ -92,7 +92,7 @@ class SteppedPartition(SharePartition):
         return archive_hidden(self.in_flight, acquired, aborted, self.counts)
 
     def acknowledge(
-        self, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
+        self, member: str, batches: Sequence[AckBatch], now: float, delay: float | None = None
     ) -> Transition | None:
         return _queued(self.handle(Acknowledge(member, batches, _ignore, delay), now))
 
@@ -109,8 +109,8 @@ class SteppedPartition(SharePartition):
     def undo_all(self, member: str) -> None:
         self.handle(MembersLeft((member,), undo=True), 0.0)
 
-    def release_member(self, member: str, session: str = "") -> Transition | None:
-        return _queued(self.handle(MembersLeft((member,), session), 0.0))
+    def release_member(self, member: str, session: str = "", now: float = 0.0) -> Transition | None:
+        return _queued(self.handle(MembersLeft((member,), session), now))
 
     def expire(self, now: float) -> Expired:
         effects = self.handle(TimerFired(), now)

@@ -13,6 +13,7 @@ from sharebroker_protocol.model import (
     AcquireMode,
     RecordState,
     StateBatch,
+    StateNote,
     StateWrite,
 )
 from sharebroker_server.share_partition_leader.core.events import (
@@ -212,13 +213,15 @@ class Store:
 
     start: int = 0
     records: dict[int, tuple[int, RecordState]] = field(default_factory=dict)
+    notes: dict[int, StateNote | None] = field(default_factory=dict)
 
     def apply(self, written: StateWrite) -> None:
         self.start = max(self.start, written.start_offset)
         for piece in written.batches:
             for offset in range(piece.first, piece.last + 1):
                 value = (piece.delivery_count, RecordState(piece.state))
-                self.records[offset] = max(self.records.get(offset, value), value)
+                if value >= self.records.get(offset, value):
+                    self.records[offset], self.notes[offset] = value, piece.note
         self.records = {offset: value for offset, value in self.records.items() if offset >= self.start}
 
     def finished(self, offset: int) -> bool:
@@ -229,9 +232,9 @@ class Store:
         """Returns the state that a new leader reads."""
         merged: list[StateBatch] = []
         for offset, (count, state) in sorted(self.records.items()):
-            last = merged[-1] if merged else None
-            if last and last.last + 1 == offset and (last.state, last.delivery_count) == (state, count):
+            last, note = merged[-1] if merged else None, self.notes[offset]
+            if last and last.last + 1 == offset and last[2:] == (state, count, note):
                 merged[-1] = last._replace(last=offset)
             else:
-                merged.append(StateBatch(offset, offset, state, count))
+                merged.append(StateBatch(offset, offset, state, count, note))
         return LoadedState(3, leader_epoch, self.start, tuple(merged))

@@ -11,6 +11,7 @@ from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
+    LostLock,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
@@ -67,7 +68,10 @@ def test_lost_lock_has_holder_token_and_records() -> None:
     token = fetch(share, "0-9", "m1", now=0.0)[0].token
     ack(share, "5")
     lost = share.expire(30.0).lost
-    assert lost == (("m1", token, 0, 4, 1, AVAILABLE), ("m1", token, 6, 9, 1, AVAILABLE))
+    assert lost == (
+        LostLock("m1", token, 0, 4, 1, AVAILABLE),
+        LostLock("m1", token, 6, 9, 1, AVAILABLE),
+    )
 
 
 def test_lock_timeout_is_written_like_a_release() -> None:

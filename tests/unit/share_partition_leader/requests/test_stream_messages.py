@@ -131,10 +131,10 @@ def test_acks_are_grouped_by_partition_delay_and_renewal() -> None:
         _ack(5, None, 1, 7, id=5, partition=1),
     ]
     assert {group: [one.id for one in requests] for group, requests in group_acks(acks).items()} == {
-        AckGroup("t", 0, False, 0): [1, 4],
-        AckGroup("t", 0, True, 0): [2],
+        AckGroup("t", 0, False, None): [1, 4],
+        AckGroup("t", 0, True, None): [2],
         AckGroup("t", 0, False, 100): [3],
-        AckGroup("t", 1, False, 0): [5],
+        AckGroup("t", 1, False, None): [5],
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch
+from sharebroker_protocol.model import AckBatch, StateBatch
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     AcquireRequest,
@@ -263,7 +263,7 @@ async def test_lock_timeouts_are_reported_and_written(harness: Harness, me: List
     assert me.lost == [(0, 9)]
     assert other.woken == 1
     await eventually(lambda: harness.persister.written)
-    assert harness.persister.writes[0].batches == ((0, 9, 0, 1),)
+    assert harness.persister.writes[0].batches == (StateBatch(0, 9, 0, 1),)
 
 
 async def test_an_earlier_deadline_moves_the_timer(harness: Harness, me: Listener) -> None:

@@ -239,7 +239,7 @@ class Acknowledgement(_message.Message):
     lock_token: _builtins.int
     """The token of the acquisition; 0 checks only the member."""
     delay_ms: _builtins.int
-    """For RELEASE: the delay in milliseconds before redelivery (not kept over a fail-over)."""
+    """For RELEASE: the delay in milliseconds before redelivery; 0: none. Absent: the group's retry backoff."""
     reason: _builtins.str
     """For REJECT: the reason, for the leader's log."""
     unseen: _builtins.bool
@@ -256,16 +256,21 @@ class Acknowledgement(_message.Message):
         last_offset: _builtins.int | None = ...,
         type: Global___AcknowledgeType.ValueType = ...,
         lock_token: _builtins.int = ...,
-        delay_ms: _builtins.int = ...,
+        delay_ms: _builtins.int | None = ...,
         reason: _builtins.str = ...,
         unseen: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "last_offset", b"last_offset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type", "unseen", b"unseen"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type", "unseen", b"unseen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
+    _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
     _WhichOneofReturnType__last_offset: _TypeAlias = _typing.Literal["last_offset"]  # noqa: Y015
     _WhichOneofArgType__last_offset: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__last_offset) -> _WhichOneofReturnType__last_offset | None: ...
 
 Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015

@@ -422,6 +422,7 @@ class AcknowledgeRequest(_message.Message):
         lock_token: _builtins.int
         type: _delivery_pb2.AcknowledgeType.ValueType
         delay_ms: _builtins.int
+        """For RELEASE: the delay in milliseconds before redelivery; 0: none. Absent: the group's retry backoff."""
         reason: _builtins.str
         def __init__(
             self,
@@ -432,15 +433,20 @@ class AcknowledgeRequest(_message.Message):
             last_offset: _builtins.int | None = ...,
             lock_token: _builtins.int = ...,
             type: _delivery_pb2.AcknowledgeType.ValueType = ...,
-            delay_ms: _builtins.int = ...,
+            delay_ms: _builtins.int | None = ...,
             reason: _builtins.str = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "last_offset", b"last_offset"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset", "lock_token", b"lock_token", "offset", b"offset", "partition", b"partition", "reason", b"reason", "topic", b"topic", "type", b"type"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset", "lock_token", b"lock_token", "offset", b"offset", "partition", b"partition", "reason", b"reason", "topic", b"topic", "type", b"type"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
+        _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
         _WhichOneofReturnType__last_offset: _TypeAlias = _typing.Literal["last_offset"]  # noqa: Y015
         _WhichOneofArgType__last_offset: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
+        @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__last_offset) -> _WhichOneofReturnType__last_offset | None: ...
 
     GROUP_ID_FIELD_NUMBER: _builtins.int

@@ -20,21 +20,46 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class StateBatch(_message.Message):
+class StateNote(_message.Message):
     """Offsets in one state (Kafka: StateBatch)."""
 
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
+    not_before_ms: _builtins.int
+    """An available record is not delivered before this time: milliseconds since the Unix epoch by the clock of Redis."""
+    def __init__(
+        self,
+        *,
+        not_before_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_before_ms", b"not_before_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateNote: _TypeAlias = StateNote  # noqa: Y015
+
+@_typing.final
+class StateBatch(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_OFFSET_FIELD_NUMBER: _builtins.int
     DELIVERY_STATE_FIELD_NUMBER: _builtins.int
     DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     first_offset: _builtins.int
     last_offset: _builtins.int
     """Inclusive."""
     delivery_state: _builtins.int
     """0 available, 2 acknowledged, 4 archived. Acquired (1) is never stored."""
     delivery_count: _builtins.int
+    @_builtins.property
+    def note(self) -> Global___StateNote:
+        """Absent in nearly all batches; Kafka's messages do not have it."""
+
     def __init__(
         self,
         *,
@@ -42,10 +67,11 @@ class StateBatch(_message.Message):
         last_offset: _builtins.int = ...,
         delivery_state: _builtins.int = ...,
         delivery_count: _builtins.int = ...,
+        note: Global___StateNote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "delivery_state", b"delivery_state", "first_offset", b"first_offset", "last_offset", b"last_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "delivery_state", b"delivery_state", "first_offset", b"first_offset", "last_offset", b"last_offset", "note", b"note"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

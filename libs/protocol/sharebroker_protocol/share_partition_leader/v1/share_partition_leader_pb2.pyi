@@ -391,7 +391,7 @@ class AcknowledgeRecordsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         delay_ms: _builtins.int
-        """If all types are RELEASE: the delay in milliseconds before redelivery (not kept over a fail-over)."""
+        """For released records: the delay in milliseconds before redelivery; 0: none. Absent: the group's retry backoff."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Batch]: ...
         def __init__(
@@ -400,13 +400,15 @@ class AcknowledgeRecordsRequest(_message.Message):
             topic_id: _builtins.str = ...,
             partition: _builtins.int = ...,
             batches: _abc.Iterable[Global___AcknowledgeRecordsRequest.Batch] | None = ...,
-            delay_ms: _builtins.int = ...,
+            delay_ms: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "delay_ms", b"delay_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "batches", b"batches", "delay_ms", b"delay_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
+        _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
 
     GROUP_ID_FIELD_NUMBER: _builtins.int
     MEMBER_ID_FIELD_NUMBER: _builtins.int

@@ -50,6 +50,28 @@ class SharePartitionKey(_message.Message):
 Global___SharePartitionKey: _TypeAlias = SharePartitionKey  # noqa: Y015
 
 @_typing.final
+class ShareStateNote(_message.Message):
+    """What is stored of a state beyond Kafka's fields. An older version ignores it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
+    not_before_ms: _builtins.int
+    """An available record is not delivered before this time: milliseconds since the Unix epoch by the clock of Redis."""
+    def __init__(
+        self,
+        *,
+        not_before_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_before_ms", b"not_before_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShareStateNote: _TypeAlias = ShareStateNote  # noqa: Y015
+
+@_typing.final
 class ShareStateBatch(_message.Message):
     """Offsets in one state."""
 
@@ -59,10 +81,15 @@ class ShareStateBatch(_message.Message):
     LAST_OFFSET_FIELD_NUMBER: _builtins.int
     DELIVERY_STATE_FIELD_NUMBER: _builtins.int
     DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     first_offset: _builtins.int
     last_offset: _builtins.int
     delivery_state: _builtins.int
     delivery_count: _builtins.int
+    @_builtins.property
+    def note(self) -> Global___ShareStateNote:
+        """Absent in nearly all batches."""
+
     def __init__(
         self,
         *,
@@ -70,10 +97,11 @@ class ShareStateBatch(_message.Message):
         last_offset: _builtins.int = ...,
         delivery_state: _builtins.int = ...,
         delivery_count: _builtins.int = ...,
+        note: Global___ShareStateNote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "delivery_state", b"delivery_state", "first_offset", b"first_offset", "last_offset", b"last_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "delivery_state", b"delivery_state", "first_offset", b"first_offset", "last_offset", b"last_offset", "note", b"note"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
