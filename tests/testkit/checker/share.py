@@ -185,7 +185,10 @@ class ShareModel:
                 )
 
     def _check_in_flight(self, now: float) -> None:
-        """Counts the certain locks: a new leader has none, and a broken stream releases its own."""
+        """Counts the certain locks.
+
+        A new leader has none, and neither has one that reloaded its state. A broken stream releases its own.
+        """
         limit = self._limits.record_locks + self._limits.locks_slack
         if len(self._held) <= limit:
             return
@@ -193,7 +196,7 @@ class ShareModel:
         self._held = {
             key: lock
             for key, lock in self._held.items()
-            if lock.leader_epoch == newest > self._stale_leader
+            if lock.leader_epoch == newest > max(self._stale_leader, self._unsettled)
             and lock.deadline - self._limits.skew > now
             and not lock.given_up
         }
