@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from time import monotonic
 
 import pytest
 import redis
@@ -47,6 +48,20 @@ async def test_accepts_survive_and_locked_records_are_redelivered(cluster: Clust
         assert await client.acknowledge(group_id, "early", held) != [0] * 10
         assert await client.acknowledge(group_id, "late", again) == [0] * 8
         assert await client.finished(group_id, topic_id) == set(range(11))
+
+
+async def test_a_delay_continues_after_the_leader_is_killed(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create()
+        group_id = await client.group(share_retry_backoff_ms="8000", share_retry_backoff_jitter="0")
+        await client.publish(topic, ["0", "1"])
+        held = await client.acquire_all(group_id, topic, 2, "early")
+        released = monotonic()
+        assert await client.acknowledge(group_id, "early", held[:1], RELEASE) == [0]
+        await restart(cluster)
+        again = await client.acquire_all(group_id, topic, 2, "late")
+        assert monotonic() - released >= 8.0
+        assert [(record.text, record.delivery_count) for record in again] == [("1", 1), ("0", 2)]
 
 
 async def test_no_acknowledged_record_is_lost_or_redelivered_under_load(cluster: Cluster) -> None:

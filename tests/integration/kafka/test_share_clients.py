@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
@@ -34,7 +34,11 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
-async def prepared(cluster: Cluster, records: int, partitions: int = 1) -> tuple[str, str]:
+BACKOFF: Final = 2.0
+RETRYING: Final = {"share_retry_backoff_ms": "2000", "share_retry_backoff_jitter": "0"}
+
+
+async def prepared(cluster: Cluster, records: int, partitions: int = 1, **configs: str) -> tuple[str, str]:
     """Creates a topic with records spread over its partitions, and a group that reads from the start."""
     async with connected(cluster.address) as client:
         topic, _ = await client.create(partitions)
@@ -42,7 +46,7 @@ async def prepared(cluster: Cluster, records: int, partitions: int = 1) -> tuple
             texts = [f"record {n}" for n in range(index, records, partitions)]
             if texts:
                 await client.publish(topic, texts, partition=index)
-        return topic, await client.group()
+        return topic, await client.group(**configs)
 
 
 # librdkafka
@@ -93,6 +97,20 @@ async def test_librdkafka_releases_and_rejects(cluster: Cluster) -> None:
         assert list(consumer.commit_sync(SECONDS).values()) == [None]
         (again,) = polled(consumer, 1)
         assert (again.offset(), again.value()) == (1, b"record 1")
+        consumer.acknowledge(again)
+        assert list(consumer.commit_sync(SECONDS).values()) == [None]
+
+
+async def test_librdkafkas_released_record_returns_after_the_backoff(cluster: Cluster) -> None:
+    topic, group = await prepared(cluster, 2, **RETRYING)
+    with rdkafka(cluster, group, topic, share_acknowledgement_mode="explicit") as consumer:
+        got = polled(consumer, 2)
+        consumer.acknowledge(got[0], AcknowledgeType.RELEASE)
+        consumer.acknowledge(got[1], AcknowledgeType.ACCEPT)
+        released = monotonic()
+        assert list(consumer.commit_sync(SECONDS).values()) == [None]
+        (again,) = polled(consumer, 1)
+        assert (again.offset(), monotonic() - released >= BACKOFF) == (0, True)
         consumer.acknowledge(again)
         assert list(consumer.commit_sync(SECONDS).values()) == [None]
 
@@ -184,6 +202,26 @@ async def test_java_acknowledges_single_records_and_renews(
         again = consumer.poll(1)
         assert [(record.offset, record.delivery_count) for record in again] == [(1, 2)]  # released
         consumer.acknowledge(1, "ACCEPT")
+        assert consumer.commit() == {0: "well"}
+        consumer.close()
+
+
+@EACH_VERSION
+async def test_javas_released_record_returns_after_the_backoff(
+    cluster: Cluster, jars: JarSet, classes: Path
+) -> None:
+    topic, group = await prepared(cluster, 2, **RETRYING)
+    mode = {"share_acknowledgement_mode": "explicit"}
+    with share_consumer(jars, classes, cluster.kafka, group, topic, **mode) as consumer:
+        assert [record.offset for record in consumer.poll(2)] == [0, 1]
+        released = monotonic()
+        consumer.acknowledge(0, "RELEASE")
+        consumer.acknowledge(1, "ACCEPT")
+        assert consumer.commit() == {0: "well"}
+        again = consumer.poll(1)
+        assert [(record.offset, record.delivery_count) for record in again] == [(0, 2)]
+        assert monotonic() - released >= BACKOFF
+        consumer.acknowledge(0, "ACCEPT")
         assert consumer.commit() == {0: "well"}
         consumer.close()
 
