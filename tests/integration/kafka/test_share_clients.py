@@ -102,7 +102,7 @@ async def test_librdkafka_releases_and_rejects(cluster: Cluster) -> None:
 
 
 async def test_librdkafkas_released_record_returns_after_the_backoff(cluster: Cluster) -> None:
-    topic, group = await prepared(cluster, 2, **RETRYING)
+    topic, group = await prepared(cluster, 2, 1, **RETRYING)
     with rdkafka(cluster, group, topic, share_acknowledgement_mode="explicit") as consumer:
         got = polled(consumer, 2)
         consumer.acknowledge(got[0], AcknowledgeType.RELEASE)
@@ -210,7 +210,7 @@ async def test_java_acknowledges_single_records_and_renews(
 async def test_javas_released_record_returns_after_the_backoff(
     cluster: Cluster, jars: JarSet, classes: Path
 ) -> None:
-    topic, group = await prepared(cluster, 2, **RETRYING)
+    topic, group = await prepared(cluster, 2, 1, **RETRYING)
     mode = {"share_acknowledgement_mode": "explicit"}
     with share_consumer(jars, classes, cluster.kafka, group, topic, **mode) as consumer:
         assert [record.offset for record in consumer.poll(2)] == [0, 1]
