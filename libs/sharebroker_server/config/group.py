@@ -19,6 +19,7 @@ from sharebroker_server.config.keys import (
     inherited,
     integer,
     invalid,
+    long_from,
     parse_all,
     several,
     table,
@@ -105,6 +106,12 @@ class GroupConfig:
     )
     share_renew_acknowledge_enable: bool = boolean(
         True, "Permit members to renew acquisition locks (acknowledge type RENEW)."
+    )
+    share_record_max_age_ms: int = long_from(
+        0,
+        0,
+        "Age by timestamp from which the group archives a record instead of delivering it; 0: records do not "
+        "expire (not in Kafka).",
     )
 
     share_retry_backoff_ms: int = integer(

@@ -61,6 +61,8 @@ def test_unset_group_configs_use_the_brokers_values() -> None:
         {"share.retry.backoff.ms": "1000", "share.retry.backoff.multiplier": "1.5"},
         {"share.retry.backoff.max.ms": "86400000", "share.retry.backoff.jitter": "0"},
         {"share.retry.backoff.on": "release,timeout,session"},
+        {"share.record.max.age.ms": "0"},
+        {"share.record.max.age.ms": "31536000000"},
     ],
 )
 def test_valid_group_configs_are_resolved(settings: dict[str, str]) -> None:
@@ -76,6 +78,7 @@ def test_valid_group_configs_are_resolved(settings: dict[str, str]) -> None:
         ({"share.unknown": "1"}, "Unknown group config name: share.unknown"),
         ({"share.isolation.level": "serializable"}, "one of read_uncommitted, read_committed"),
         ({"share.renew.acknowledge.enable": "maybe"}, "true or false"),
+        ({"share.record.max.age.ms": "-1"}, "an integer from 0"),
         ({"share.session.timeout.ms": "44999"}, "group.share.min.session.timeout.ms=45000"),
         ({"share.session.timeout.ms": "60001"}, "group.share.max.session.timeout.ms=60000"),
         ({"share.heartbeat.interval.ms": "4999"}, "group.share.min.heartbeat.interval.ms=5000"),

@@ -249,11 +249,16 @@ class Acquisition:
 
 
 def archive_hidden(
-    in_flight: InFlight, acquired: Sequence[AcquiredRange], hidden: Sequence[LogBatch], counts: Counts
+    in_flight: InFlight,
+    acquired: Sequence[AcquiredRange],
+    hidden: Sequence[LogBatch],
+    counts: Counts,
+    event: RecordEvent = RecordEvent.ABORT,
 ) -> list[AcquiredRange]:
     """Archives and counts what was just acquired of hidden batches, ascending; returns the rest.
 
-    The change is in memory and is written later (see `core.share_partition`, kind 2).
+    `event` is ABORT or EXPIRE. The change is in memory and is written later (see `core.share_partition`,
+    kind 2).
     """
     kept = []
     for piece in acquired:
@@ -262,8 +267,11 @@ def archive_hidden(
             if end < first or start > piece.last:
                 continue
             archived = max(start, first), min(end, piece.last)
-            in_flight.archive(*archived, RecordEvent.ABORT)
-            counts.aborted += archived[1] - archived[0] + 1
+            in_flight.archive(*archived, event)
+            if event is RecordEvent.EXPIRE:
+                counts.expired += archived[1] - archived[0] + 1
+            else:
+                counts.aborted += archived[1] - archived[0] + 1
             if start > first:
                 kept.append(piece._replace(first=first, last=start - 1))
             first = end + 1

@@ -43,6 +43,8 @@ class SharePartitionSettings:
     """`share.isolation.level`."""
     backoff: RetryBackoff | None = None
     """`share.retry.backoff.*`; None: failed records are redelivered at once."""
+    max_record_age: float = 0.0
+    """`share.record.max.age.ms`, in seconds; 0: records do not expire."""
 
     @property
     def throttle_limit(self) -> int:
@@ -117,13 +119,15 @@ class Acquire:
     """Records were read from the log at `offset`: acquire them for a member.
 
     `log_batches` are (base, last) of the record batches read, ascending. `hidden` are those of them that no
-    member may get: markers, and records of aborted transactions. They are archived.
+    member may get: markers, and records of aborted transactions. `expired` are those that are older than
+    `max_record_age`. Both are archived.
     """
 
     request: AcquireRequest
     offset: int
     log_batches: Sequence[LogBatch]
     hidden: Sequence[LogBatch] = ()
+    expired: Sequence[LogBatch] = ()
 
 
 @dataclass(slots=True)
@@ -246,7 +250,8 @@ class Counts:
     `count_time_outs`.
 
     `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
-    reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers.
+    reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers;
+    `expired`, older than `max_record_age`.
     `fetches` counts the share-partitions in fetches, `fetches_with_records` those that returned records.
     """
 
@@ -261,6 +266,7 @@ class Counts:
     exhausted: int = 0
     gaps: int = 0
     aborted: int = 0
+    expired: int = 0
 
     def merge(self, other: Counts) -> None:
         """Adds the counts of another object, which is not used any more."""

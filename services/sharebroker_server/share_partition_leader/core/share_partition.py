@@ -28,8 +28,9 @@ offset passes only records whose final state is durable, or is part of this writ
 *Three kinds of change are not acknowledgements and still have to be stored:*
 
 1. A lock timeout takes effect at once. If its write fails, it is retried.
-2. The start offset can move over records that no acknowledgement names: markers and aborted transactions. Lag
-   is computed from the stored start offset, so it is written again when nothing in flight will carry it.
+2. The start offset can move over records that no acknowledgement names: markers, aborted transactions and
+   expired records. Lag is computed from the stored start offset, so it is written again when nothing in
+   flight will carry it.
 3. An acknowledgement may name records below the start offset, which are ignored (Kafka). If that start offset
    is not stored yet, the reply waits for a write: the next leader could deliver the records again.
 
@@ -44,6 +45,7 @@ hold as before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -200,21 +202,24 @@ class SharePartition:
     def _acquire(self, event: events.Acquire, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
-        request, log_batches, hidden = event.request, event.log_batches, event.hidden
+        request, log_batches, hidden, expired = event.request, event.log_batches, event.hidden, event.expired
         if not log_batches:
             return
-        starts_hidden = bool(hidden) and hidden[0] == log_batches[0]
+        settings, first = self.settings, log_batches[0]
+        starts_hidden = bool(hidden or expired) and first in (*hidden[:1], *expired[:1])
         if starts_hidden:
-            # Archives the whole hidden batch regardless of the request's limit; the caller continues reading
-            # after it.
-            first, last = hidden[0]
-            request = request._replace(max_records=last - first + 1, mode=AcquireMode.BATCH_OPTIMIZED)
-            log_batches = hidden = hidden[:1]
-        acquisition = Acquisition(self.in_flight, self.settings, request, event.offset, log_batches)
+            # Archives the whole hidden batch regardless of all limits; the caller continues reading after it.
+            log_batches, size = (first,), first[1] - first[0] + 1
+            request = request._replace(max_records=size, mode=AcquireMode.BATCH_OPTIMIZED)
+            locks = self.in_flight.locked + self.in_flight.ready + size
+            settings = replace(settings, max_record_locks=locks)
+        acquisition = Acquisition(self.in_flight, settings, request, event.offset, log_batches)
         acquired = acquisition.run(self._locks, now)
         count_acquired(self.counts, acquired)
         if hidden:
             acquired = archive_hidden(self.in_flight, acquired, hidden, self.counts)
+        if expired:
+            acquired = archive_hidden(self.in_flight, acquired, expired, self.counts, RecordEvent.EXPIRE)
         if starts_hidden:
             self._persist_start_offset(effects)
         elif acquired:

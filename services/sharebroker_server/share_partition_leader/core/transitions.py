@@ -35,6 +35,8 @@ class RecordEvent(IntEnum):
     """The log does not have the record any more."""
     ABORT = auto()
     """The record belongs to an aborted transaction, or is a transaction's marker."""
+    EXPIRE = auto()
+    """The record is older than the group permits."""
 
 
 TRANSITIONS: Final[Mapping[tuple[RecordState, RecordEvent], RecordState]] = {
@@ -49,6 +51,7 @@ TRANSITIONS: Final[Mapping[tuple[RecordState, RecordEvent], RecordState]] = {
     (RecordState.ACQUIRED, RecordEvent.LOCK_TIMEOUT): RecordState.AVAILABLE,
     (RecordState.ACQUIRED, RecordEvent.EXHAUST): RecordState.ARCHIVED,
     (RecordState.ACQUIRED, RecordEvent.ABORT): RecordState.ARCHIVED,
+    (RecordState.ACQUIRED, RecordEvent.EXPIRE): RecordState.ARCHIVED,
 }
 """The state after each legal event."""
 

@@ -22,7 +22,13 @@ from sharebroker_server.telemetry.metrics import (
 )
 
 _ACK_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
-_ARCHIVED: Final = {"rejected": "rejected", "attempts": "exhausted", "gap": "gaps", "aborted": "aborted"}
+_ARCHIVED: Final = {
+    "rejected": "rejected",
+    "attempts": "exhausted",
+    "gap": "gaps",
+    "aborted": "aborted",
+    "expired": "expired",
+}
 """The attribute of `Counts` for each reason."""
 
 _COUNTERS: Final = (

@@ -121,6 +121,30 @@ def hidden_spans(
     return hidden
 
 
+def split_expired(
+    batches: Sequence[StoredBatch], oldest_ms: float
+) -> tuple[list[Span], list[Span], list[StoredBatch]]:
+    """Returns the spans of all batches, the spans of those that expired, and the batches that did not.
+
+    A batch expires as a whole once all its timestamps are below `oldest_ms`; without a timestamp (-1) it does
+    not. Neighbours that expired have one span, so that one acquisition archives them.
+    """
+    spans: list[Span] = []
+    expired: list[Span] = []
+    others: list[StoredBatch] = []
+    for batch in batches:
+        first, last = batch.base_offset, batch.last_offset
+        if not 0 <= batch.max_timestamp < oldest_ms:
+            others.append(batch)
+        else:
+            if expired and expired[-1] == spans[-1]:
+                first = expired.pop()[0]
+                spans.pop()
+            expired.append((first, last))
+        spans.append((first, last))
+    return spans, expired, others
+
+
 def _duplicates(log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span]) -> Iterator[Span]:
     """Yields the duplicates of each batch that is not hidden as a whole."""
     for batch in batches:

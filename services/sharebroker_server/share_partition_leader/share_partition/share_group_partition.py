@@ -18,10 +18,12 @@ from sharebroker_server.share_partition_leader.share_partition.holders import is
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     NotFetched,
+    Span,
     bytes_of,
     hidden_spans,
     separated,
     share_key,
+    split_expired,
     translated,
     visible_end,
 )
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 DELIVERY_BYTES: Final = 1 << 20
 """Most bytes of record batches in one delivery; the first batch is delivered whatever its size."""
+
+SKIP_SECONDS: Final = 1.0
+"""Seconds in which one request reads on from the store while all that it reads is archived."""
 
 STOP_TIMEOUT: Final = 5.0
 """Seconds that a share-partition has for its last writes when its partition is handed over."""
@@ -125,8 +130,16 @@ class ShareGroupPartition:
     ) -> Fetched | NotFetched:
         """Acquires records, read from the store if necessary; one read at a time.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
+        Reads on for up to SKIP_SECONDS while all records are archived, such as expired ones. Raises
+        KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
         """
+        until = now() + SKIP_SECONDS
+        fetched = await self._acquire_read(request, max_bytes)
+        while fetched is NotFetched.NOT_CACHED and now() < until:
+            fetched = await self._acquire_read(request, max_bytes)
+        return fetched
+
+    async def _acquire_read(self, request: events.AcquireRequest, max_bytes: int) -> Fetched | NotFetched:
         offset = self._fetch_offset()
         if offset is None:
             return NotFetched.NO_RECORDS
@@ -233,17 +246,21 @@ class ShareGroupPartition:
         self, request: events.AcquireRequest, offset: int, batches: Sequence[StoredBatch]
     ) -> events.Acquire:
         """Returns the event that acquires records of `batches`, which were read at `offset`."""
-        committed = self.core.settings.read_committed
+        committed, max_age = self.core.settings.read_committed, self.core.settings.max_record_age
         if committed:
             batches = [batch for batch in batches if batch.last_offset < self._log.last_stable_offset]
-        spans = [(batch.base_offset, batch.last_offset) for batch in batches]
+        if self._observer is not None:
+            self._observer.fetched(batches)
+        expired: Sequence[Span] = ()
+        if max_age:
+            spans, expired, batches = split_expired(batches, (now() - max_age) * 1000)
+        else:
+            spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
         if self._log.transactions.duplicates and hidden:
             spans = separated(spans, hidden, offset)
             hidden = [span for span in hidden if span[1] >= offset]
-        if self._observer is not None:
-            self._observer.fetched(batches)
-        return events.Acquire(request, offset, spans, hidden)
+        return events.Acquire(request, offset, spans, hidden, expired)
 
     # Effects
 

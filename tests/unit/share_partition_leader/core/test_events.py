@@ -28,7 +28,17 @@ LATER = 100_000.0
 def counted(counts: Counts) -> dict[str, Any]:
     """Returns the counts other than 0, acknowledgements as (accept, release, reject, renew)."""
     acknowledged = {"acknowledged": tuple(counts.acknowledged[ACCEPT:])} if any(counts.acknowledged) else {}
-    names = ("acquired", "redelivered", "unseen", "lost", "rejected", "exhausted", "gaps", "aborted")
+    names = (
+        "acquired",
+        "redelivered",
+        "unseen",
+        "lost",
+        "rejected",
+        "exhausted",
+        "gaps",
+        "aborted",
+        "expired",
+    )
     return {name: value for name in names if (value := getattr(counts, name))} | acknowledged
 
 

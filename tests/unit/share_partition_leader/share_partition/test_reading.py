@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,9 +15,14 @@ from sharebroker_server.catalog.records import ConfigRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.share_partition_leader.core.acquire import Acquisition
-from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, bytes_of
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.share_partition.reading import (
+    Fetched,
+    bytes_of,
+    split_expired,
+)
 from tests.testkit.waiting import eventually
-from tests.unit.record_log.batches import batch, identified
+from tests.unit.record_log.batches import batch, identified, stored
 from tests.unit.share_partition_leader.harness import ACCEPT, NAME, RELEASE, TOPIC, Harness, code
 from tests.unit.share_partition_leader.virtual_time import now
 
@@ -124,6 +130,141 @@ async def test_released_records_behind_duplicates_are_delivered_again(harness: H
     await harness.acknowledge((2, 2, ACCEPT))
     await harness.acknowledge((3, 3, RELEASE))
     assert await acquired(harness) == [(3, 3)]
+
+
+HOUR = 3_600_000
+
+
+async def expire(harness: Harness, max_age_ms: int = HOUR) -> None:
+    await harness.configure("share.record.max.age.ms", str(max_age_ms))
+
+
+async def publish_aged(harness: Harness, *ages_ms: int, count: int = 1) -> None:
+    """A batch of `count` records for each age; the newest record has that age."""
+    for age in ages_ms:
+        await harness.publish_bytes(batch(count, time=round(now() * 1000) - age - count + 1))
+
+
+async def test_records_older_than_the_limit_are_archived(harness: Harness) -> None:
+    await expire(harness)
+    await publish_aged(harness, HOUR + 1000, 1000, HOUR + 1000, HOUR + 1000, 1000, count=2)
+    assert await acquired(harness) == [(2, 3), (8, 9)]
+    counts = (await harness.share_partition()).core.counts
+    assert (counts.expired, counts.aborted) == (6, 0)
+    for first, last in ((2, 3), (8, 9)):
+        assert code(await harness.acknowledge((first, last, ACCEPT))) is ErrorCode.NONE
+    assert await harness.start_offset() == 10
+
+
+async def test_records_do_not_expire_by_default(harness: Harness) -> None:
+    await publish_aged(harness, 1000 * HOUR)
+    assert await acquired(harness) == [(0, 0)]
+
+
+async def test_records_of_any_age_stay_in_the_log_and_in_other_groups(harness: Harness) -> None:
+    await expire(harness)
+    await publish_aged(harness, 2 * HOUR)
+    await harness.initialize(group="other")
+    assert await acquired(harness) == []
+    log = (await harness.leadership.led(TOPIC, 0)).log
+    assert log.log_start_offset == 0
+    other = await harness.share_partition(group="other")
+    assert isinstance(other.acquire(AcquireRequest("m", 1, 1)), Fetched)
+
+
+async def test_a_released_record_expires_before_its_next_delivery(harness: Harness) -> None:
+    await expire(harness)
+    await publish_aged(harness, HOUR - 5000, 0)
+    assert await acquired(harness) == [(0, 1)]
+    await asyncio.sleep(6)
+    assert code(await harness.acknowledge((0, 1, RELEASE))) is ErrorCode.NONE
+    assert await acquired(harness) == [(1, 1)]
+    assert await harness.start_offset() == 0
+    assert code(await harness.acknowledge((1, 1, ACCEPT))) is ErrorCode.NONE
+    assert await harness.start_offset() == 2
+
+
+async def test_a_held_record_does_not_expire(harness: Harness) -> None:
+    await expire(harness)
+    await publish_aged(harness, HOUR - 5000)
+    assert await acquired(harness) == [(0, 0)]
+    await asyncio.sleep(10)
+    assert await acquired(harness, member="m2") == []
+    assert code(await harness.acknowledge((0, 0, ACCEPT))) is ErrorCode.NONE
+    assert (await harness.share_partition()).core.counts.expired == 0
+
+
+async def test_a_changed_age_applies_to_records_not_yet_acquired(harness: Harness) -> None:
+    await publish_aged(harness, 3 * HOUR, 2 * HOUR, HOUR)
+    assert await acquired(harness, 1) == [(0, 0)]
+    await expire(harness, 2 * HOUR - 1)
+    assert await acquired(harness) == [(2, 2)]
+    assert code(await harness.acknowledge((0, 0, ACCEPT))) is ErrorCode.NONE
+
+
+async def test_expired_records_do_not_use_up_the_limit_of_a_request(harness: Harness) -> None:
+    await expire(harness)
+    await publish_aged(harness, *[2 * HOUR] * 30, 0, *[2 * HOUR] * 30, 0)
+    for offset in (30, 61):
+        assert await acquired(harness, 1, acquire_mode=RECORD_LIMIT) == [(offset, offset)]
+
+
+async def test_neighbours_expire_together_beyond_the_limit_of_locks(harness: Harness) -> None:
+    await expire(harness)
+    await harness.configure("share.partition.max.record.locks", "100")
+    await publish_aged(harness, *[2 * HOUR] * 300, 0)
+    with patch.object(Acquisition, "run", autospec=True, side_effect=Acquisition.run) as acquire:
+        assert await acquired(harness) == [(300, 300)]
+    assert acquire.call_count == 2
+    assert (await harness.share_partition()).core.in_flight.sizes()[:2] == (1, 1)
+
+
+async def test_one_request_skips_expired_records_of_the_store(harness: Harness) -> None:
+    await expire(harness)
+    await publish_aged(harness, *[2 * HOUR] * 5, count=6000)
+    await harness.evict_hot_cache()
+    await publish_aged(harness, 0)
+    share_partition = await harness.share_partition()
+    fetched = await share_partition.acquire_uncached(AcquireRequest("m1", 500, 500))
+    assert isinstance(fetched, Fetched)
+    assert fetched.acquired[0][:2] == (30_000, 30_000)
+
+
+async def test_expired_and_aborted_records_and_duplicates_are_skipped(harness: Harness) -> None:
+    await expire(harness)
+    await isolate(harness)
+    await deduplicate(harness)
+    await publish_aged(harness, 2 * HOUR)
+    await publish(harness, "a")
+    await transact(harness, False)
+    await publish_aged(harness, 2 * HOUR)
+    await publish(harness, "a", "b")
+    await harness.publish_bytes(batch(1, time=round(now() * 1000)))
+    assert await acquired(harness) == [(1, 1), (6, 7)]
+
+
+@pytest.mark.parametrize(
+    ("times", "spans", "expired", "others"),
+    [
+        pytest.param([], [], [], [], id="nothing"),
+        pytest.param([50], [(0, 9)], [], [0], id="at the limit"),
+        pytest.param([49], [(0, 9)], [(0, 9)], [], id="below it"),
+        pytest.param([0], [(0, 9)], [(0, 9)], [], id="at the epoch"),
+        pytest.param([-1], [(0, 9)], [], [0], id="without a timestamp"),
+        pytest.param([10**15], [(0, 9)], [], [0], id="in the future"),
+        pytest.param([1, 2, 60], [(0, 19), (20, 29)], [(0, 19)], [2], id="neighbours"),
+        pytest.param([60, 1, 2], [(0, 9), (10, 29)], [(10, 29)], [0], id="neighbours at the end"),
+        pytest.param([1, 60, 2], [(0, 9), (10, 19), (20, 29)], [(0, 9), (20, 29)], [1], id="apart"),
+        pytest.param([1, 2, 3], [(0, 29)], [(0, 29)], [], id="all"),
+    ],
+)
+def test_batches_are_split_by_age(
+    times: list[int], spans: list[tuple[int, int]], expired: list[tuple[int, int]], others: list[int]
+) -> None:
+    batches = [stored(index * 10, 10, time=time - 9) for index, time in enumerate(times)]
+    batches = [replace(each, max_timestamp=time) for each, time in zip(batches, times, strict=True)]
+    found = split_expired(batches, 50)
+    assert found == (spans, expired, [batches[index] for index in others])
 
 
 async def test_hidden_records_are_archived(harness: Harness) -> None:
