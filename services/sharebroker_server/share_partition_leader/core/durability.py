@@ -39,6 +39,8 @@ from sharebroker_server.share_partition_leader.core.runs import (
     Transition,
 )
 
+_STORED_STATES: Final = {int(state): state for state in RecordState if state is not ACQUIRED}
+
 RETRY_INTERVAL: Final = 2.0
 """Seconds before changes whose write failed are written again."""
 
@@ -52,26 +54,23 @@ def load(loaded: LoadedState) -> InFlight:
     """
     in_flight = InFlight(loaded.start_offset)
     expected = loaded.start_offset
+    runs: list[Run] = []
     for batch in loaded.batches:
-        state = RecordState(batch.state)
-        if batch.first < expected or batch.last < batch.first or state is ACQUIRED:
+        first, last, number, delivery_count, note = batch
+        state = _STORED_STATES.get(number)
+        if first < expected or last < first or state is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
-        if batch.first > expected:
-            _add(in_flight, Run(expected, batch.first - 1, AVAILABLE, 0, None))
-        run = Run(batch.first, batch.last, state, batch.delivery_count, Batch(batch.first, batch.last))
-        if batch.note is not None and state is AVAILABLE:
-            run.not_before_ms = batch.note.not_before_ms
-            in_flight.wait(run)
-        _add(in_flight, run)
-        expected = batch.last + 1
+        if first > expected:
+            runs.append(Run(expected, first - 1, AVAILABLE, 0, None))
+        run = Run(first, last, state, delivery_count, Batch(first, last))
+        if note is not None and state is AVAILABLE:
+            run.not_before_ms = note.not_before_ms
+        runs.append(run)
+        expected = last + 1
+    in_flight.fill(runs)
     in_flight.mark_available(loaded.start_offset)
     in_flight.advance()
     return in_flight
-
-
-def _add(in_flight: InFlight, run: Run) -> None:
-    in_flight.append(run)
-    in_flight.tally(run, run.size)
 
 
 def merged(batches: Iterable[StateBatch]) -> list[StateBatch]:

@@ -210,6 +210,17 @@ class InFlight:
         self.firsts.append(run.first)
         self.end = run.last
 
+    def fill(self, runs: list[Run]) -> None:
+        """Sets the runs, which ascend, of a window without runs, and counts their offsets."""
+        if not runs:
+            return
+        self.runs, self.firsts = runs, [run.first for run in runs]
+        self.start, self.end = runs[0].first, runs[-1].last
+        for run in runs:
+            self.tally(run, run.last - run.first + 1)
+        self.due = [(run.not_before_ms, run.first, run.last) for run in runs if run.not_before_ms]
+        heapify(self.due)
+
     def replace(self, index: int, runs: list[Run]) -> None:
         """Replaces one run by several that have the same offsets."""
         self.runs[index : index + 1] = runs
