@@ -21,6 +21,7 @@ from sharebroker_server.routing.router import GATEWAY
 from sharebroker_server.security import audit
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
+from tests.simulation.aged import MAX_AGE_MS, AgedProducer
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
@@ -176,6 +177,8 @@ class Cluster:
         for group in self._plan.scale.groups:
             resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=group)
             resource.configs.add(name="share.auto.offset.reset", value="earliest")
+            if self._plan.aged:
+                resource.configs.add(name="share.record.max.age.ms", value=str(MAX_AGE_MS))
         await self._admin.admin("IncrementalAlterConfigs", request)
         for process in self._processes:
             assert process.catalog is not None
@@ -207,7 +210,8 @@ class Cluster:
             RepeatingProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
             for name in plan.repeating
         ]
-        works = (self._grow(), self._administer(), *pipelining, *repeating)
+        aged = [AgedProducer(self._client(), name, TOPIC, plan.scale.pace).run(until) for name in plan.aged]
+        works = (self._grow(), self._administer(), *pipelining, *repeating, *aged)
         working = [asyncio.create_task(work) for work in works]
         await Saboteur(self.around, self._processes).run(plan.faults.values())
         await asyncio.gather(*producing)

@@ -35,6 +35,9 @@ PIPELINED: Final = 1 / 8
 REPEATED: Final = 1 / 8
 """The share of small systems that have a producer that repeats its records."""
 
+AGED: Final = 1 / 8
+"""The share of small systems without an idempotent producer that have a producer of expired records."""
+
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
 
@@ -155,7 +158,12 @@ def drawn(seed: int) -> Plan:
     if seed % LARGE_EVERY == 0:
         return _large(random)
     plan = _small(random)
-    return plan if Random(f"repeating {seed}").random() >= REPEATED else replace(plan, repeating=("r0",))
+    if Random(f"repeating {seed}").random() < REPEATED:
+        plan = replace(plan, repeating=("r0",))
+    # The records of an idempotent producer have timestamps of 1970.
+    if plan.idempotent or Random(f"aged {seed}").random() >= AGED:
+        return plan
+    return replace(plan, aged=("a0",))
 
 
 def _large(random: Random) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
@@ -15,6 +16,7 @@ from tests.testkit.checker.events import (
     Appended,
     Claimed,
     Event,
+    Expired,
     Forgotten,
     Happened,
     LogsRead,
@@ -30,6 +32,9 @@ from tests.testkit.simulator.faults import CommandOutcome
 from tests.testkit.simulator.outside import EPOCH
 
 _STATE_LOG = "share-coordinator:"
+
+EXPIRED: Final = "expired-"
+"""The start of the values of records that are older than every group permits."""
 
 
 class History:
@@ -121,6 +126,9 @@ class History:
         topic_id, number = names.topic_partition(partition)
         topic, now = self.topics.get(topic_id, topic_id), self._clock()
         self.log_ends[topic, number] = last + 1
+        for batch in batches:
+            if EXPIRED.encode() in batch.data:
+                self.add(Expired(now, topic, number, batch.base_offset, batch.last_offset))
         once = [bytes(batch.data) for batch in batches if _is_stored_once(batch)]
         for value in values_of(once):
             self.add(Written(now, topic, number, value))

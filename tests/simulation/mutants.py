@@ -23,6 +23,7 @@ from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.record_log import lifecycle
+from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
@@ -44,6 +45,7 @@ from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Trans
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
+from sharebroker_server.share_partition_leader.share_partition import share_group_partition
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -270,6 +272,10 @@ async def no_ids(*args: object) -> None:
     """Leaves the table of message ids empty."""
 
 
+def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float) -> tuple[Any, ...]:
+    return [(batch.base_offset, batch.last_offset) for batch in batches], [], batches
+
+
 def _on(target: object, name: str, broken: Callable[..., Any]) -> AbstractContextManager[Any]:
     return patch.object(target, name, broken)
 
@@ -374,6 +380,11 @@ MUTANTS: Final = (
         "message ids are not read when a log is loaded",
         lambda: [_on(lifecycle, "_load_ids", no_ids)],
         (Invariant.STORED_ONCE,),
+    ),
+    Mutant(
+        "expired records are delivered",
+        lambda: [_on(share_group_partition, "split_expired", nothing_expires)],
+        (Invariant.NOT_EXPIRED,),
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),

@@ -110,7 +110,8 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
-    that repeats records with message ids, grow, split, change, searching, lost, twice, slow, command.
+    that repeats records with message ids, a0 one of expired records, grow, split, change, searching, lost,
+    twice, slow, command.
     Without `split` every process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
@@ -134,6 +135,7 @@ class Plan:
     shards: int = 2
     idempotent: tuple[str, ...] = ()
     repeating: tuple[str, ...] = ()
+    aged: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[str]:
@@ -152,6 +154,7 @@ class Plan:
             *self.producers,
             *self.idempotent,
             *self.repeating,
+            *self.aged,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -166,6 +169,7 @@ class Plan:
             producers=tuple(name for name in self.producers if name not in parts),
             idempotent=tuple(name for name in self.idempotent if name not in parts),
             repeating=tuple(name for name in self.repeating if name not in parts),
+            aged=tuple(name for name in self.aged if name not in parts),
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,

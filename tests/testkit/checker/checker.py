@@ -24,6 +24,7 @@ class Checker:
         self._shares: dict[e.Share, ShareModel] = {}
         self._values: dict[tuple[str, int], dict[int, str]] = {}
         self._published: dict[tuple[str, int], dict[int, float]] = {}
+        self._expired: dict[tuple[str, int], set[int]] = {}
         self._written: set[tuple[str, int, str]] = set()
         self._requests: dict[int, tuple[e.Requested, bool]] = {}
         self._logs: dict[str, tuple[int, int]] = {}
@@ -76,12 +77,18 @@ class Checker:
             broken(Invariant.STORED_ONCE, f"{record} was written twice")
         self._written.add(record)
 
+    def _on_expired(self, event: e.Expired) -> None:
+        offsets = self._expired.setdefault((event.topic, event.partition), set())
+        offsets.update(range(event.first, event.last + 1))
+
     def _on_confirmed(self, event: e.Confirmed) -> None:
         record = (event.topic, event.partition, event.value)
         if record not in self._written:
             broken(Invariant.NEVER_LOST, f"{record} is confirmed and was never written")
 
     def _on_delivered(self, event: e.Delivered) -> None:
+        if event.offset in self._expired.get(event.share.log, ()):
+            broken(Invariant.NOT_EXPIRED, f"{event.share} {event.offset} was delivered to {event.member}")
         self._check_value(event.share.log, event.offset, event.value)
         published_at = self._published.get(event.share.log, {}).get(event.offset, event.at)
         self._share(event.share).delivered(event, published_at)
@@ -125,7 +132,10 @@ class Checker:
         self._logs[event.log] = max(epoch, event.epoch), end
 
     def _on_stored(self, event: e.Stored) -> None:
-        self._share(event.share).state_written(event, self._published.get(event.share.log, {}))
+        log = event.share.log
+        self._share(event.share).state_written(
+            event, self._published.get(log, {}), self._expired.get(log, frozenset())
+        )
 
     def _on_forgotten(self, event: e.Forgotten) -> None:
         self._share(event.share).state_forgotten()
@@ -190,6 +200,7 @@ class Checker:
 _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Published: Checker._on_published,
     e.Written: Checker._on_written,
+    e.Expired: Checker._on_expired,
     e.Confirmed: Checker._on_confirmed,
     e.Delivered: Checker._on_delivered,
     e.Requested: Checker._on_requested,

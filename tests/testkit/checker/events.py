@@ -97,6 +97,16 @@ class Written(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Expired(Event):
+    """Records first..last were written that are older than every group permits."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmed(Event):
     """A producer counts such a record as stored; it may not know the offset."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from tests.testkit.checker.events import (
     Applied,
@@ -118,8 +118,13 @@ class ShareModel:
             if lock.member == member:
                 self._give_up(offset, token)
 
-    def state_written(self, record: Stored, published: Mapping[int, float]) -> None:
-        """Adds a state record; `published` contains the publish times by offset."""
+    def state_written(
+        self, record: Stored, published: Mapping[int, float], expired: Set[int] = frozenset()
+    ) -> None:
+        """Adds a state record; `published` contains the publish times by offset.
+
+        Records in `expired` are finished without a request.
+        """
         if record.state_epoch > self._state_epoch >= 0:
             # The current leader will reload the state, without its locks.
             self._unsettled = max(self._unsettled, record.leader_epoch)
@@ -140,6 +145,8 @@ class ShareModel:
                 now = self.stored.at(offset)
                 broken(Invariant.FINISHED_STAYS, f"{self.share} {offset} is stored as {now} after {previous}")
         for offset in effect.finished:
+            if offset in expired:
+                continue
             history = self._histories[offset]
             count = max(previous_counts.get(offset, 0), self.stored.at(offset).deliveries)
             unobserved_for = record.at - max(history.delivered_at, published.get(offset, 0.0))

@@ -21,6 +21,7 @@ from tests.testkit.checker.events import (
     Delivered,
     Ended,
     Event,
+    Expired,
     Forgotten,
     Happened,
     Healed,
@@ -104,6 +105,10 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a delayed record is delivered before its time": (
         Invariant.NOT_EARLY,
         [whole(start=0), change(Run(0, 0, AVAILABLE, 1, 9.0)), delivered(1, at=8.4, count=2)],
+    ),
+    "an expired record is delivered": (
+        Invariant.NOT_EXPIRED,
+        [Expired(0.0, "orders", 0, 0, 2), delivered(1, offset=1)],
     ),
     "the newer of two times counts": (
         Invariant.NOT_EARLY,
@@ -390,6 +395,11 @@ SOUND: dict[str, Sequence[Event]] = {
         delivered(1, at=1.0),
         LockLost(4.0, SHARE, 0, 1),
         delivered(2, at=5.0, count=2),
+    ],
+    "an expired record is finished without a request": [
+        whole(start=0),
+        Expired(0.0, "orders", 0, 0, 2),
+        change(start=3),
     ],
     "the holder leaves": [delivered(1, at=1.0), MemberLeft(4.0, "g", "ann"), delivered(2, at=5.0, count=2)],
     "another member leaves": [
