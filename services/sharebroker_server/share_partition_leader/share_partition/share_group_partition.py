@@ -133,9 +133,10 @@ class ShareGroupPartition:
         Reads on for up to SKIP_SECONDS while all records are archived, such as expired ones. Raises
         KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
         """
-        until = now() + SKIP_SECONDS
+        clock = asyncio.get_running_loop().time
+        until = clock() + SKIP_SECONDS
         fetched = await self._acquire_read(request, max_bytes)
-        while fetched is NotFetched.NOT_CACHED and now() < until:
+        while fetched is NotFetched.NOT_CACHED and clock() < until:
             fetched = await self._acquire_read(request, max_bytes)
         return fetched
 
