@@ -61,7 +61,10 @@ class RecordsAppend:
         """
         stamp = group.log_append_ms
         first = self.headers[0]
-        repeats = Repeats.of(group, first, self.ids) if self.ids and group.draft.ids is not None else None
+        repeats = None
+        # The limit of duplicates does not apply to a batch that its producer sends again.
+        if self.ids and group.draft.ids is not None and group.draft.repeated(first) is None:
+            repeats = Repeats.of(group, first, self.ids)
         original = None if repeats is None else repeats.original
         if first.producer_id >= 0:
             # The sequence numbers of a batch that is not appended count: the next batch continues them.

@@ -120,6 +120,13 @@ async def test_many_separate_duplicates_are_rejected(harness: Harness) -> None:
     assert await code_of(log.append(too_many)) is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+async def test_limit_of_separate_duplicates_does_not_apply_to_a_batch_sent_again(harness: Harness) -> None:
+    log = await harness.open(WINDOW)
+    ids = [text for number in range(MAX_REPEATED_RANGES + 1) for text in (str(number), None)]
+    data = identified(ids, time=MS, producer=(7, 0, 0))
+    assert await log.append(data) == await log.append(data) == Appended(0, len(ids) - 1, -1)
+
+
 async def test_with_log_append_time_a_duplicate_has_the_first_time(harness: Harness) -> None:
     log = await harness.open(replace(WINDOW, log_append_time=True))
     first = await log.append(identified("a", time=1))

@@ -181,6 +181,10 @@ class Draft:
         """Returns the state of a producer after the earlier appends."""
         return self.producers.get(producer_id) or self._base.get(producer_id)
 
+    def repeated(self, header: BatchHeader) -> SentBatch | None:
+        """Returns the earlier batch that a producer's batch repeats, or None."""
+        return find_repeated(self.state(header.producer_id), header)
+
     def append(
         self, header: BatchHeader, offset: int, now_ms: int, verified: Verified | None
     ) -> SentBatch | None:
