@@ -16,6 +16,9 @@ MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
 MAX_MESSAGE_ID_BYTES: Final = 128
 """The length of the longest message id."""
 
+MAX_REASON: Final = 500
+"""Characters of the reason of a reject that are sent and logged."""
+
 
 def message_id_header(message_id: str | bytes) -> tuple[str, bytes]:
     """Returns the header of a message id. Raises KafkaError INVALID_RECORD if its length is invalid."""
@@ -276,8 +279,12 @@ class Record:
         return self.acquisition.sink.acknowledge(self, _RELEASE, detail)
 
     def reject(self, reason: str = "") -> Acknowledgement:
-        """Rejects the record: it is archived and not delivered again. The leader logs `reason`."""
-        return self.acquisition.sink.acknowledge(self, _REJECT, reason or None)
+        """Rejects the record: it is archived and not delivered again.
+
+        The leader logs the first `MAX_REASON` characters of `reason`; those that are not UTF-8 become "?".
+        """
+        sent = reason[:MAX_REASON].encode(errors="replace").decode()
+        return self.acquisition.sink.acknowledge(self, _REJECT, sent or None)
 
     def renew(self) -> Acknowledgement:
         """Renews the acquisition lock for another full lock duration while the record is being processed."""

@@ -20,12 +20,12 @@ Handler = Callable[[Record], Awaitable[Any] | Any]
 class Reject(Exception):
     """Raised by a handler: the record cannot be processed and must not be delivered again.
 
-    The leader logs `reason`.
+    The leader logs `reason`, which may be an exception.
     """
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: object = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)
 
 
 class Retry(Exception):

@@ -302,7 +302,8 @@ class Worker:
 
     def _cancel_handlers(self) -> None:
         for task in self._handling:
-            task.cancel()
+            if not task.cancelling():  # a second cancellation would interrupt what the first one started
+                task.cancel()
 
 
 def _failure_of(kind: AcknowledgeType, failure: Exception | None) -> Exception | None:

@@ -129,6 +129,23 @@ async def test_reason_of_a_reject_is_sent(gateway: FakeGateway) -> None:
         assert stream.all_acknowledgements[0].reason == "no such account"
 
 
+@pytest.mark.parametrize(
+    ("reason", "sent"),
+    [
+        (ValueError("no such account"), "no such account"),
+        ("caf\udce9", "caf?"),  # as in the name of a file that is not UTF-8
+        ("x" * 5_000_000, "x" * 500),
+    ],
+    ids=["exception", "surrogate", "long"],
+)
+async def test_any_reason_of_a_reject_can_be_sent(gateway: FakeGateway, reason: Any, sent: str) -> None:
+    async with running(worker_of(gateway, failing(Reject(reason)))):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        assert await acknowledgements(stream, 1) == [(0, REJECT, 0)]
+        assert stream.all_acknowledgements[0].reason == sent
+
+
 async def test_acknowledgement_by_the_handler_counts(gateway: FakeGateway) -> None:
     hooks = Hooks()
 
@@ -338,6 +355,31 @@ async def test_handler_beyond_the_grace_period_is_released(
     assert hooks.names() == ["on_start", "on_failure"]
 
 
+async def test_a_handler_is_cancelled_once(gateway: FakeGateway) -> None:
+    steps: list[str] = []
+
+    async def handler(record: Record) -> None:
+        steps.append("started")
+        try:
+            await asyncio.Event().wait()
+        finally:  # as `sharebroker work`, which gives its command time to end
+            steps.append("cancelled")
+            await asyncio.sleep(0.3)
+            steps.append("ended")
+
+    worker = worker_of(gateway, handler, graceful_shutdown_timeout=0.05)
+    async with running(worker) as task:
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await eventually(lambda: steps == ["started"])
+        worker.stop()
+        await eventually(lambda: "cancelled" in steps)
+        worker.stop()
+        await asyncio.wait_for(task, 20)
+    assert steps == ["started", "cancelled", "ended"]
+    assert acknowledged(stream) == [(0, RELEASE, 0)]
+
+
 async def test_consecutive_failures_stop_the_worker(gateway: FakeGateway) -> None:
     async def handler(record: Record) -> None:
         if record.offset == 2:
@@ -377,18 +419,18 @@ async def test_success_after_the_last_failure_does_not_hide_it(gateway: FakeGate
 
 async def test_idle_worker_waits_for_handlers_and_for_retries(gateway: FakeGateway) -> None:
     async def handler(record: Record) -> None:
-        await asyncio.sleep(0.3)  # longer than the idle timeout
+        await asyncio.sleep(1.2)  # longer than the idle timeout
         if record.delivery_count == 1:
             raise Retry(0.4)
 
-    worker = worker_of(gateway, handler, idle_timeout=0.1)
+    worker = worker_of(gateway, handler, idle_timeout=1.0)
     started = asyncio.get_running_loop().time()
     task = asyncio.create_task(worker.run_async())
     stream = await stream_of(gateway)
     deliver(stream, 0)
     await asyncio.wait_for(task, 20)
     assert acknowledged(stream) == [(0, RELEASE, 400)]
-    assert asyncio.get_running_loop().time() - started >= 0.8
+    assert asyncio.get_running_loop().time() - started >= 2.6
 
 
 async def test_corrupt_batch_does_not_stop_the_worker(gateway: FakeGateway) -> None:
