@@ -190,20 +190,20 @@ def _acquire(
     work = MultiLeaderFetch(gateway.leaders, call, known_errors, context.session.routes, errors).run()
     if gateway.unrestricted:
         return work
-    return _while_permitted(gateway, context, request, work)
+    return _while_permitted(gateway, context, request, {part.topic_id for part in call.partitions}, work)
 
 
 async def _while_permitted(
     gateway: Gateway,
     context: FetchContext,
     request: ShareFetch,
+    topic_ids: Set[str],
     work: Coroutine[Any, Any, Mapping[TopicIdPartition, AcquireResult]],
 ) -> Mapping[TopicIdPartition, AcquireResult]:
     """Returns the results of a fetch, or the errors of its partitions if a topic may no longer be read.
 
-    Raises GROUP_AUTHORIZATION_FAILED.
+    `topic_ids` are the topics from which it acquires. Raises GROUP_AUTHORIZATION_FAILED.
     """
-    topic_ids = {part.topic_id for part in context.partitions}
     caller, group_id = request.caller, request.key.group_id
     try:
         return await caller.rights.run(lambda: caller.require_read(group_id, topic_ids), work)

@@ -16,9 +16,11 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
+from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.authorization import Caller, Rights
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.share.fetch import MOVED_WAIT, ShareFetch, share_fetch
+from sharebroker_server.gateway.share.fetch import MOVED_WAIT, FetchedPartition, ShareFetch, share_fetch
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
@@ -28,6 +30,9 @@ from sharebroker_server.leader_calls.values import (
     ReconcileResult,
 )
 from sharebroker_server.leader_calls.watches import BaseWatch
+from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester
+from sharebroker_server.security.principal import Principal
+from tests.testkit.authorizer import TableAuthorizer
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing
@@ -156,6 +161,38 @@ async def test_first_loaded_partition_completes_only_librdkafka_fetches(
     await share_fetch(harness.gateway, request, Deadline(90))
     (call,) = harness.leader.of(leader.AcquireRecordsRequest)
     assert call.min_bytes == min_bytes
+
+
+async def test_only_a_loss_of_permissions_ends_a_wait(harness: Harness, calls: Calls) -> None:
+    table = harness.gateway.authorizer = TableAuthorizer()
+    permitted = TopicIdPartition(TOPIC.topic_id, 0)
+    forbidden = TopicIdPartition("C" * 21 + "A", 0)
+    catalog = harness.gateway.catalog.catalog
+    catalog.apply(TopicRecord(Topic(forbidden.topic_id, "forbidden", 1)), catalog.position + 1)
+    table.deny(AclOperation.READ, AclResourceType.TOPIC, "forbidden")
+    caller = Caller("connection", Rights(harness.gateway, Requester(Principal("alice"), "host")))
+    key, parts = SessionKey("group", "alice"), (permitted, forbidden)
+
+    def fetched(epoch: int) -> asyncio.Task[list[FetchedPartition]]:
+        asked: dict[TopicIdPartition, Sequence[AckBatch]] = {} if epoch else {part: [] for part in parts}
+        request = ShareFetch(caller, key, epoch, asked, (), 20_000, 1, 1_000_000, 500)
+        return asyncio.ensure_future(share_fetch(harness.gateway, request, Deadline(90)))
+
+    assert (forbidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED) in [
+        (one.partition, one.error) for one in await fetched(0)
+    ]
+    calls.fetches.clear()
+    waiting = fetched(1)
+    await eventually(lambda: calls.fetches)
+    harness.gateway.rechecks.repeat()  # an ACL changed that concerns no topic from which the fetch acquires
+    done, _ = await asyncio.wait([waiting], timeout=0.1)
+    assert not done
+    table.deny(AclOperation.READ, AclResourceType.TOPIC, TOPIC.name)
+    harness.gateway.rechecks.repeat()
+    results = await asyncio.wait_for(waiting, 20)
+    assert (permitted, ErrorCode.TOPIC_AUTHORIZATION_FAILED) in [
+        (one.partition, one.error) for one in results
+    ]
 
 
 async def test_unexpected_error_codes_become_offset_not_available(harness: Harness) -> None:
