@@ -85,7 +85,10 @@ async def test_commit_reports_late_acknowledgements(harness: Harness) -> None:
     results = {result.offset: result.error and result.error.code for result in await consumer.commit()}
     late = ErrorCode.INVALID_RECORD_STATE
     assert results == {0: None, 1: None, 2: late, 3: late}
-    assert lost == [LockLost(harness.topic, 0, range(2, 4))]
+    assert [(one.topic, one.offset, one.delivery_count) for one in lost] == [
+        (harness.topic, 2, 1),
+        (harness.topic, 3, 1),
+    ]
     assert [(record.offset, record.delivery_count) for record in await poll(consumer)] == [(2, 2), (3, 2)]
 
 
@@ -306,7 +309,7 @@ async def test_acquisition_lock_timeout_on_consumer(harness: Harness) -> None:
     with pytest.raises(KafkaError):
         await late
     (again,) = await poll(consumer)
-    assert lost == [LockLost(harness.topic, 0, range(1))]
+    assert [(one.topic, one.offset, one.delivery_count) for one in lost] == [(harness.topic, 0, 1)]
     assert (again.offset, again.delivery_count) == (0, 2)
     with pytest.raises(KafkaError) as caught:
         await record.accept()  # the old acquisition is not confused with the new one

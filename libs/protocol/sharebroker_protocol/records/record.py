@@ -96,8 +96,9 @@ class AcquiredRecords:
 
     `deadline` is in seconds since the Unix epoch, `since` is the client's loop time of arrival.
     `unacknowledged` counts offsets without a final acknowledgement sent. `lost` lists ranges with a lost
-    lock, `renewed` ranges with a later deadline (last inclusive). `watchers` has functions to call when the
-    lock on an offset is lost.
+    lock, `renewed` ranges with a later deadline, `settled` ranges that need no lock: their acknowledgement is
+    confirmed, or they have no record (last inclusive). `watchers` has functions to call when the lock on an
+    offset is lost.
     """
 
     __slots__ = (
@@ -108,6 +109,7 @@ class AcquiredRecords:
         "lost",
         "partition",
         "renewed",
+        "settled",
         "since",
         "sink",
         "token",
@@ -132,6 +134,7 @@ class AcquiredRecords:
         self.unacknowledged = self.last - self.first + 1
         self.lost: list[tuple[int, int]] = []
         self.renewed: list[tuple[int, int, float]] = []
+        self.settled: list[tuple[int, int]] = []
         self.watchers: dict[int, Callable[[], None]] | None = None
 
     def renew(self, first: int, last: int, deadline: float) -> None:
@@ -147,12 +150,27 @@ class AcquiredRecords:
         """Returns the deadline of the lock on `offset`."""
         return max((d for first, last, d in self.renewed if first <= offset <= last), default=self.deadline)
 
-    def lose(self, first: int, last: int) -> None:
-        """Marks the lock on first..last (inclusive) as lost and calls the watchers of these offsets."""
+    def settle(self, first: int, last: int) -> None:
+        """Marks first..last (inclusive) as offsets that need no lock."""
+        if self.settled and self.settled[-1][1] == first - 1:
+            first, _ = self.settled.pop()
+        self.settled.append((first, last))
+
+    def lose(self, first: int, last: int) -> list[int]:
+        """Marks the lock on first..last (inclusive) as lost and calls the watchers of these offsets.
+
+        Returns the offsets that were held until now and need their lock.
+        """
+        first, last = max(first, self.first), min(last, self.last)
+        offsets = dict.fromkeys(range(first, last + 1))
+        for low, high in (*self.lost, *self.settled):
+            for offset in range(max(low, first), min(high, last) + 1):
+                offsets.pop(offset, None)
         self.lost.append((first, last))
         if self.watchers is not None:
             for offset in [offset for offset in self.watchers if first <= offset <= last]:
                 self.watchers.pop(offset)()
+        return list(offsets)
 
     def is_lost(self, offset: int) -> bool:
         """Whether the lock on `offset` is known to be lost."""

@@ -31,6 +31,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from sharebroker.aio.connection import Connection, ConnectWarnings
@@ -38,9 +39,16 @@ from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
 from sharebroker.aio.heartbeats import GroupMember
 from sharebroker.aio.stream import ConsumeStream, subscribe_request
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, ImplicitAccumulator, PendingAckBatch, Renewal
-from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
+from sharebroker.consumer.accumulator import (
+    Accumulator,
+    ImplicitAccumulator,
+    LostOffsets,
+    PendingAckBatch,
+    Renewal,
+)
+from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
 from sharebroker.consumer.flow_control import FlowControl
+from sharebroker.consumer.lost_locks import describe, received
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.records.batches import Decoded
@@ -217,13 +225,27 @@ class ConsumerEngine:
                 self._renewal.watch(decoded.records, self._loop.time())
             self._undo_late_records()
 
-    def on_lock_lost(self, lost: LockLost) -> None:
-        """Stops prefetching until the next poll and queues the callback."""
+    def on_lock_lost(self, lost: list[LostOffsets], reason: str) -> None:
+        """Stops prefetching until the next poll and reports the records."""
         self._flow_control.stop_prefetch()
         self._writer_wake.set()  # credit is available again
+        self._report_lost(lost, reason)
+
+    def on_ended(self, lost: list[LostOffsets], reason: str) -> None:
+        """Reports the records, unless the consumer gave them up because it leaves."""
+        if not self._leaving:
+            self._report_lost(lost, reason)
+
+    def _report_lost(self, lost: list[LostOffsets], reason: str) -> None:
+        """Logs the records that the application received, as one warning, and queues their callbacks."""
+        waiting = [*self._queue.records(), *self.prefetched.copy()]
+        records = received(lost, waiting, reason)
+        if records:
+            _log.warning("%s", describe(records))
         callback = self._config.lock_lost_callback
         if callback is not None:
-            self._queue.put_callback(lambda: _call_logged(callback, lost))
+            for record in records:
+                self._queue.put_callback(partial(_call_logged, callback, record))
 
     # Background tasks
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 
 from sharebroker.client_errors import WakeupError
@@ -69,6 +70,10 @@ class DeliveryQueue:
     def clear(self) -> None:
         """Removes all records."""
         self._batches.clear()
+
+    def records(self) -> Iterator[Record]:
+        """Returns the records that no call has returned."""
+        return chain.from_iterable(self._batches)
 
     def remove_older(self, moment: float) -> list[Record]:
         """Removes and returns the records that arrived before `moment` (loop time)."""

@@ -176,6 +176,8 @@ class ConsumerSteps:
         self.finish_previous()
         try:
             record = self._prefetched.popleft()
+            while record.acquisition.lost and record.lock_lost:
+                record = self._prefetched.popleft()
         except IndexError:
             return None
         self._deserialize(record)
@@ -272,7 +274,7 @@ class ConsumerSteps:
                 return
 
     def _wait_for_new(self, deadline: float) -> Steps[list[Record]]:
-        records = pop_all(self._prefetched)
+        records = [record for record in pop_all(self._prefetched) if not record.lock_lost]
         while True:
             if records:
                 return self._deserialize_all(records)

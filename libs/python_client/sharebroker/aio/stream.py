@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from sharebroker.aio.connection import Connection, RunningStream
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, PendingAckBatch
-from sharebroker.consumer.config import ConsumerConfig, LockLost
+from sharebroker.consumer.accumulator import Accumulator, LostOffsets, PendingAckBatch
+from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, AcquireMode, Delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import grpc
 
 _CORRUPT = "the checksum of the batch is wrong"
+_LOCK_ENDED = "the lock timed out, or the leader of the partition changed"
 
 
 class StreamOwner(Protocol):
@@ -42,8 +43,12 @@ class StreamOwner(Protocol):
         """Receives records."""
         ...
 
-    def on_lock_lost(self, lost: LockLost) -> None:
-        """Receives offsets with a lost lock."""
+    def on_lock_lost(self, lost: list[LostOffsets], reason: str) -> None:
+        """Receives offsets with a lock that the server reported as lost."""
+        ...
+
+    def on_ended(self, lost: list[LostOffsets], reason: str) -> None:
+        """Receives offsets with a lock that was lost because the stream ended."""
         ...
 
 
@@ -57,7 +62,6 @@ class ConsumeStream:
         self._finishing = False
         self._must_react = False
         self._sent_assignment: Partitions | None = None
-        self._topics: dict[str, str] = {}
         self.outstanding = 0
         """Unused credit; negative if records arrived after their credit was withdrawn."""
         self.assignment: Partitions = frozenset()
@@ -68,14 +72,17 @@ class ConsumeStream:
         """Runs until the stream ends; raises its KafkaError after failing unconfirmed acknowledgements."""
         call = connection.share.Consume(metadata=connection.metadata)
         stream = RunningStream(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
-        error: KafkaError = ConnectionLostError("the stream was cancelled")
+        error: KafkaError | None = None
         try:
             await stream.run(self._handle)
         except KafkaError as failure:
             error = failure
             raise
         finally:
-            self._accumulator.close(ConnectionLostError(error.message))
+            reason = "the stream was cancelled" if error is None else error.message
+            lost = self._accumulator.close(ConnectionLostError(reason))
+            if error is not None:
+                self._owner.on_ended(lost, f"the stream ended ({reason})")
 
     def finish(self) -> None:
         """Sends remaining acknowledgements and undoes unseen records; the server then ends the stream."""
@@ -123,14 +130,13 @@ class ConsumeStream:
         if response.lock_lost:
             self._must_react = True  # the leader pauses deliveries until the client sends a message
             self._wake.set()
-        for lost in response.lock_lost:
-            self._accumulator.note_lock_lost(
-                lost.topic_id, lost.partition, (lost.first_offset, lost.last_offset), lost.lock_token
-            )
-            topic = self._topics.get(lost.topic_id, lost.topic_id)
-            self._owner.on_lock_lost(
-                LockLost(topic, lost.partition, range(lost.first_offset, lost.last_offset + 1))
-            )
+            lost: list[LostOffsets] = []
+            for lock in response.lock_lost:
+                offsets = (lock.first_offset, lock.last_offset)
+                lost += self._accumulator.note_lock_lost(
+                    lock.topic_id, lock.partition, offsets, lock.lock_token
+                )
+            self._owner.on_lock_lost(lost, _LOCK_ENDED)
         for delivery in response.deliveries:
             self._owner.on_decoded(self._decoded(delivery))
         for result in response.results:
@@ -143,7 +149,6 @@ class ConsumeStream:
 
     def _decoded(self, delivery: Delivery) -> Decoded:
         topic = (delivery.topic_id, delivery.topic)
-        self._topics[delivery.topic_id] = delivery.topic
         now = asyncio.get_running_loop().time()
         acquisitions = []
         for acquired in delivery.acquired:

@@ -111,6 +111,7 @@ class PendingAckBatch:
 
 
 Pending = Acknowledgement | PendingAckBatch
+LostOffsets = tuple[AcquiredRecords, list[int]]
 OnOutcome = Callable[[PendingAckBatch, KafkaError | None], None]
 
 
@@ -214,6 +215,8 @@ class Accumulator:
         reason: str | None = None,
     ) -> None:
         """Queues an unreported acknowledgement: offsets without a record, renewals by the consumer."""
+        if kind is not RENEW:
+            acquisition.settle(*offsets)
         self._queue_batch(PendingAckBatch(acquisition, offsets, kind, reason))
 
     def undo(self, records: Sequence[Record]) -> None:
@@ -268,6 +271,8 @@ class Accumulator:
         return part
 
     def _complete(self, batch: PendingAckBatch, error: KafkaError | None) -> None:
+        if error is None and batch.kind is not RENEW:
+            batch.acquisition.settle(batch.first, batch.last)
         batch.complete(error)
         if self._on_outcome is not None and batch.reported:
             self._on_outcome(batch, error)
@@ -284,32 +289,50 @@ class Accumulator:
         if acquisition.unacknowledged == 0:
             self.held.discard(acquisition)
 
-    def note_lock_lost(self, topic_id: str, partition: int, offsets: tuple[int, int], token: int) -> None:
-        """Marks the locks on `offsets` (first, last) with this token as lost; token 0 matches any."""
+    def note_lock_lost(
+        self, topic_id: str, partition: int, offsets: tuple[int, int], token: int
+    ) -> list[LostOffsets]:
+        """Marks the locks on `offsets` (first, last) with this token as lost; token 0 matches any.
+
+        Returns the offsets that were held until now, without those whose acknowledgement is confirmed.
+        """
         first, last = offsets
-        for acquisition in list(self.held):
+        lost: list[LostOffsets] = []
+        for acquisition in self._locked():
             if (
                 (acquisition.topic_id, acquisition.partition) == (topic_id, partition)
                 and token in (0, acquisition.token)
                 and acquisition.first <= last
                 and first <= acquisition.last
             ):
-                acquisition.lose(first, last)
+                lost.append((acquisition, acquisition.lose(first, last)))
                 self._count_acknowledged(
                     acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1
                 )
 
-    def close(self, error: KafkaError) -> None:
-        """Fails everything queued or in flight, and every later acknowledgement, with `error`."""
+        return lost
+
+    def _locked(self) -> list[AcquiredRecords]:
+        """Returns the acquisitions with offsets whose final acknowledgement is not confirmed, in order."""
+        in_flight = {batch.acquisition for batch in self._in_flight.values()}
+        return sorted(self.held | in_flight, key=lambda one: (one.topic, one.partition, one.first))
+
+    def close(self, error: KafkaError) -> list[LostOffsets]:
+        """Fails everything queued or in flight, and every later acknowledgement, with `error`.
+
+        Returns the offsets that were held until now, without those whose acknowledgement is confirmed.
+        """
         self._closed = error
+        locked = self._locked()
         in_flight, self._in_flight = self._in_flight, {}
         for batch in in_flight.values():
             self._complete(batch, error)
         self.drain()
-        for acquisition in self.held:
-            acquisition.lose(acquisition.first, acquisition.last)
         self.held.clear()
         self.unacknowledged = 0
+        return [
+            (acquisition, acquisition.lose(acquisition.first, acquisition.last)) for acquisition in locked
+        ]
 
 
 class ImplicitAccumulator(Accumulator):

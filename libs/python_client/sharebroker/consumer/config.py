@@ -74,17 +74,21 @@ class AcknowledgementOutcome(NamedTuple):
 
 
 class LockLost(NamedTuple):
-    """Offsets whose acquisition lock ended before they were acknowledged (argument of `lock_lost_callback`).
+    """A record whose lock was lost before its acknowledgement was confirmed (see `lock_lost_callback`).
 
-    The lock timed out, or the leader failed over. The records are delivered again, perhaps to another member.
+    The record is delivered again, perhaps to another member.
     """
 
     topic: str
     """The name of the topic."""
     partition: int
     """The partition number."""
-    offsets: range
-    """The offsets that this member no longer holds."""
+    offset: int
+    """The record's offset."""
+    delivery_count: int
+    """The number of deliveries including this one; 1 on the first."""
+    reason: str
+    """How the lock was lost: it timed out, the partition's leader changed, or the stream ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,11 @@ class ConsumerConfig:
     Its exceptions are logged.
     """
     lock_lost_callback: Callable[[LockLost], None] | None = None
-    """Receives offsets whose lock was lost; no counterpart in Kafka. Its exceptions are logged."""
+    """Runs once for each received record whose lock was lost; no counterpart in Kafka.
+
+    The consumer logs a warning as well. Exceptions of the callback are logged. An acknowledgement without a
+    response counts as not confirmed, although the server may have applied it.
+    """
     retry_backoff_ms: int = 100
     """The first wait before a failed connection or heartbeat is retried (Kafka: retry.backoff.ms)."""
     retry_backoff_max_ms: int = 1_000

@@ -11,8 +11,8 @@ not count as a delivery.
 A task has two phases as well. While it is in `_handling` it occupies a slot and may be cancelled. Afterwards
 it waits until the server has confirmed the acknowledgement and runs the hooks.
 
-The consumer renews the locks of all records in hand. A lost lock does not interrupt the handler: the hook
-`on_lock_lost` runs, and the server rejects the acknowledgement.
+The consumer renews the locks of all records in hand and logs lost ones. A lost lock does not interrupt the
+handler: the hook `on_lock_lost` runs, and the server rejects the acknowledgement.
 """
 
 from __future__ import annotations
@@ -272,7 +272,6 @@ class Worker:
             self._stop()
 
     def _lock_lost(self, record: Record) -> None:
-        _log.warning("%r: the lock was lost while the handler runs; another member may receive it", record)
         if self._config.on_lock_lost is not None:
             hook = asyncio.ensure_future(self._run_hook(self._config.on_lock_lost, record))
             self._tasks.add(hook)

@@ -67,10 +67,72 @@ async def test_lost_locks_are_reported_and_free_credit(gateway: FakeGateway) -> 
         assert [record.lock_lost for record in records] == [False, True, True, True]
         polling = asyncio.ensure_future(consumer.poll(5))
         await eventually(lambda: stream.credit == 8)
-        assert lost == [LockLost("flights", 0, range(1, 4))]
+        assert [(one.topic, one.partition, one.offset) for one in lost] == [
+            ("flights", 0, n) for n in (1, 2, 3)
+        ]
         stream.deliver(batch(4, values(4)), 4, 7)
         for record in await polling:
             record.accept()
+
+
+@pytest.mark.parametrize("cause", ["lock timed out", "stream ended", "token expired"])
+async def test_each_received_record_with_a_lost_lock_is_reported_once(
+    gateway: FakeGateway, caplog: pytest.LogCaptureFixture, cause: str
+) -> None:
+    lost: list[LockLost] = []
+    async with joining(gateway, lock_lost_callback=lost.append, max_poll_records=6) as consumer:
+        stream = await stream_of(gateway)
+        stream.deliver(batch(0, [*values(5), None]), 0, 5, count=2)
+        stream.deliver(batch(6, values(2)), 6, 7, token=2)  # the application does not receive these
+        records = await consumer.poll(5)
+        await records[0].accept()
+        gateway.auto_answer = False
+        unconfirmed = records[1].accept()
+        await eventually(lambda: len(stream.acknowledgements) == 1)
+        if cause == "lock timed out":
+            stream.lose(0, 2)
+            stream.lose(1, 5)
+            stream.lose(6, 7, token=2)
+            await eventually(lambda: records[4].lock_lost)
+        stream.end(
+            KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "The access token expired.")
+            if cause == "token expired"
+            else grpc.StatusCode.UNAVAILABLE
+        )
+        with pytest.raises(KafkaError):
+            await unconfirmed
+        for record in records[2:]:
+            record.accept()
+        await consumer.poll(0.01)
+        assert [(one.offset, one.delivery_count) for one in lost] == [(n, 2) for n in (1, 2, 3, 4)]
+    warnings = [entry.message for entry in caplog.records if " lost: " in entry.message]
+    assert len(warnings) == (2 if cause == "lock timed out" else 1)
+    assert all("flights-0@" in text and "(delivery 2)" in text for text in warnings)
+
+
+async def test_records_that_are_given_up_or_confirmed_are_not_reported(
+    gateway: FakeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost: list[LockLost] = []
+    async with joining(gateway, lock_lost_callback=lost.append) as consumer:
+        stream = await stream_of(gateway)
+        stream.deliver(batch(0, values(4)), 0, 3)
+        records = await consumer.poll(5)
+        await asyncio.gather(*(record.accept() for record in records[:2]))
+    assert lost == []
+    assert not [entry for entry in caplog.records if " lost: " in entry.message]
+
+
+async def test_an_iteration_leaves_out_records_with_a_lost_lock(gateway: FakeGateway) -> None:
+    async with joining(gateway) as consumer:
+        stream = await stream_of(gateway)
+        stream.deliver(batch(0, values(4)), 0, 3)
+        records = aiter(consumer)
+        (await anext(records)).accept()
+        stream.lose(1, 2)
+        await eventually(lambda: stream.acknowledgements or stream.all_acknowledgements)
+        await eventually(lambda: consumer._engine.prefetched[0].lock_lost)  # no public view of these
+        assert (await anext(records)).offset == 3
 
 
 async def test_close_releases_seen_records_and_undoes_the_rest(

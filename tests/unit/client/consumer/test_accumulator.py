@@ -361,6 +361,37 @@ class TestHolding:
         accumulator.note_lock_lost("id", 0, (6, 90), token=0)
         assert (accumulator.unacknowledged, accumulator.held) == (0, set())
 
+    def test_each_unconfirmed_offset_is_returned_once(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 5)
+        for record in records[:3]:
+            record.accept()
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, None, 0, (0, 0))
+        accumulator.resolve(batch.id, REFUSED, 0, (1, 1))
+        accumulator.queue_internal(records[3].acquisition, (3, 3), AcknowledgeType.GAP)
+        ((_, first),) = accumulator.note_lock_lost("id", 0, (0, 4), token=0)
+        ((_, second),) = accumulator.note_lock_lost("id", 0, (2, 4), token=0)
+        ((_, last),) = accumulator.close(ConnectionLostError())
+        assert (first, second, last) == ([1, 2, 4], [], [5])
+
+    def test_an_acquisition_with_all_acknowledgements_in_flight_is_locked(self) -> None:
+        accumulator = Accumulator(nothing)
+        for record in held(accumulator, 0, 1):
+            record.accept()
+        accumulator.drain()
+        assert accumulator.held == set()
+        ((_, lost),) = accumulator.close(ConnectionLostError())
+        assert lost == [0, 1]
+
+    def test_a_confirmed_renewal_does_not_settle_a_record(self) -> None:
+        accumulator = Accumulator(nothing)
+        held(accumulator, 0, 0)[0].renew()
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, None, 0)
+        ((_, lost),) = accumulator.close(ConnectionLostError())
+        assert lost == [0]
+
 
 class TestClosing:
     def test_close_fails_queued_and_in_flight(self) -> None:

@@ -297,7 +297,7 @@ async def test_lost_lock_is_logged_once_and_calls_the_hook(
             await acknowledgements(stream, 1)
             stream.answer(ErrorCode.INVALID_RECORD_STATE)
         await eventually(lambda: hooks.names() == ["on_start", "on_lock_lost", "on_unconfirmed"])
-    assert sum("the lock was lost" in entry.message for entry in caplog.records) == 1
+    assert sum("lock on flights-0@0 (delivery 1) was lost" in entry.message for entry in caplog.records) == 1
 
 
 async def test_stop_lets_running_handlers_finish(gateway: FakeGateway) -> None:
