@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.machine import MAX_PARTITIONS
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.quotas import QuotaKey
 from sharebroker_server.config.broker import BrokerConfig
@@ -95,8 +96,9 @@ class ClientQuotas:
             self._held -= held
 
     def mutate(self, client: QuotaClient, partitions: int, *, strict: bool) -> None:
-        """Charges partitions that are created or deleted.
+        """Charges partitions that are created or deleted, MAX_PARTITIONS at most.
 
+        A request that names more creates none, and its debt would last for years.
         With `strict` it raises THROTTLING_QUOTA_EXCEEDED instead if the quota is exceeded already (KIP-599).
         """
         if not self.active:
@@ -106,7 +108,7 @@ class ClientQuotas:
         if strict and seconds:
             text = "The throttling quota has been exceeded."
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text, retry_after=seconds)
-        self.charge(key, client, partitions)
+        self.charge(key, client, min(partitions, MAX_PARTITIONS))
 
     async def wait(self, key: QuotaKey, seconds: float) -> None:
         """Waits because of a quota, and counts the time."""

@@ -10,6 +10,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2, plan_pb2_grpc, produce_pb2, share_pb2
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.catalog.machine import MAX_PARTITIONS
 from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.client_quotas import ClientQuotas, QuotaClient
@@ -64,6 +65,16 @@ async def test_quotas_of_the_catalog_are_followed(clock: Clock) -> None:
     assert clock.quotas.charge(CONSUMED, ALICE, 3) == 0.0
     clock.limit(PRODUCED, None)
     assert not clock.quotas.active
+
+
+async def test_a_request_for_too_many_partitions_has_a_limited_debt(clock: Clock) -> None:
+    clock.limit(QuotaKey.CONTROLLER_MUTATION_RATE, 10.0)
+    clock.quotas.mutate(ALICE, 2**31 - 1, strict=True)
+    with pytest.raises(KafkaError) as error:
+        clock.quotas.mutate(ALICE, 1, strict=True)
+    assert error.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    clock.now += MAX_PARTITIONS / 10.0
+    clock.quotas.mutate(ALICE, 1, strict=True)
 
 
 async def test_requests_that_wait_take_turns(clock: Clock) -> None:
