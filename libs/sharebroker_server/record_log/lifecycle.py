@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
@@ -10,8 +9,10 @@ from typing import Final
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import LogState
+from sharebroker_server.record_log.core.message_ids import MessageIds
 from sharebroker_server.record_log.core.transactions import (
     Draft,
     Transactions,
@@ -120,23 +121,25 @@ async def _load_ids(
     now_ms: int,
 ) -> None:
     """Reads the message ids of the batches from `offset` on. Raises LogUnavailable."""
+    turns = Turns()
     while batches := await store.read(partition, offset, READ_BYTES):
         draft = transactions.draft(settings.dedup_window_ms, now_ms)
         for batch in batches:
-            _replay_ids(draft, transactions, batch)
-            await asyncio.sleep(0)
+            ids = () if batch.control else await turns.run(stored_ids(batch))
+            _replay_ids(draft, transactions, batch, ids)
+            await turns.next()
         transactions.commit(draft)
         offset = batches[-1].last_offset + 1
 
 
-def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch) -> None:
+def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch, ids: MessageIds) -> None:
     """Adds the ids of a stored batch as its append did: those of duplicates do not count."""
     header = header_of(batch.data)
     if draft.ids is None:
         return
     if batch.control:
         draft.ids.end(header.producer_id, commit=commits(batch))
-    elif ids := stored_ids(batch):
+    elif ids:
         repeated = [False] * len(ids)
         for first, last in transactions.duplicates_in(batch.base_offset, batch.last_offset + 1):
             for offset in range(max(first, batch.base_offset), min(last, batch.last_offset) + 1):

@@ -5,7 +5,7 @@ A consumer that cannot read a batch cannot get past it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -229,13 +229,21 @@ def record_slices(header: BatchHeader, plain: Buffer, ids: list[int | None] | No
         raise KafkaError(ErrorCode.INVALID_RECORD, "The batch contains unreadable records.") from error
 
 
-def stored_ids(batch: StoredBatch) -> Sequence[int | None]:
-    """Returns the message ids of a stored batch; an invalid one, appended without a window, is None."""
+def stored_ids(batch: StoredBatch) -> Generator[None, None, Sequence[int | None]]:
+    """Returns the message ids of a stored batch; yields after each slice of its records.
+
+    An invalid id, which was appended without a window, is None.
+    """
     try:
-        plain = plain_batch(header_of(batch.data), batch.data)
+        header = header_of(batch.data)
+        plain = plain_batch(header, batch.data)
         if not _has_ids(plain):
             return ()
-        return [_hash(value) for value in map(_message_id, DefaultRecordBatch(plain))]
+        ids, records = list[int | None](), iter(DefaultRecordBatch(plain))
+        for size in _slice_sizes(header, plain):
+            ids += map(_hash, map(_message_id, islice(records, size)))
+            yield
+        return ids
     except (KafkaError, CorruptRecordException, UnicodeDecodeError, IndexError):
         return ()
 
