@@ -37,9 +37,9 @@ def runs(*batches: tuple[int, int, list[int]]) -> list[share.AcknowledgementBatc
 
 
 BAD_BATCHES: Final[Mapping[str, tuple[list[share.AcknowledgementBatch], ErrorCode]]] = {
-    "never acquired": (runs((HELD, HELD, [1])), ErrorCode.INVALID_RECORD_STATE),
+    "past the acquired records": (runs((HELD, HELD, [1])), ErrorCode.INVALID_REQUEST),
     "past the log": (runs((1000, 1001, [1])), ErrorCode.INVALID_REQUEST),
-    "acquired and more": (runs((0, HELD, [1])), ErrorCode.INVALID_RECORD_STATE),
+    "acquired and more": (runs((0, HELD, [1])), ErrorCode.INVALID_REQUEST),
     "overlapping": (runs((0, 2, [1]), (1, 3, [2])), ErrorCode.INVALID_REQUEST),
     "backwards": (runs((3, 1, [1])), ErrorCode.INVALID_REQUEST),
     "in the wrong order": (runs((2, 3, [1]), (0, 1, [1])), ErrorCode.INVALID_REQUEST),
