@@ -1,4 +1,4 @@
-/* Preloaded into a server: logs the length of each file at its fsync to the file $SYNCED. */
+/* Preloaded into a server: logs the length of each file at its fsync to the file $LD_SYNCED. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@ static int forced(const char *name, int fd) {
     struct stat before;
     int known = fstat(fd, &before) == 0; /* later writes may not be on the disk */
     int result = real(fd);
-    const char *notes = getenv("SYNCED");
+    const char *notes = getenv("LD_SYNCED");
     if (result == 0 && known && notes != NULL) {
         char link[64], path[4096], line[4200];
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

@@ -79,7 +79,8 @@ async def test_everysec_loses_at_most_the_last_second(tmp_path: Path) -> None:
 async def test_always_loses_no_acknowledged_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = tmp_path / "synced"
     monkeypatch.setenv("LD_PRELOAD", str(shim(tmp_path)))
-    monkeypatch.setenv("SYNCED", str(notes))
+    # An embedded server inherits variables of the loader, LD_*, and no others of the tests.
+    monkeypatch.setenv("LD_SYNCED", str(notes))
     with one_process("--fsync", "always") as cluster:
         log = AppendOnlyFile(embedded(cluster))
         async with connected(cluster.address) as client:
