@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 LONGEST_DELAY_MS: Final = 24 * 3_600_000
 """Limit of the delay of a delayed release."""
 
+MAX_REASON: Final = 500
+"""Characters of the reason of a reject that are sent and logged."""
+
 
 class TopicPartition(NamedTuple):
     """A partition by its topic's name (Kafka: TopicPartition)."""

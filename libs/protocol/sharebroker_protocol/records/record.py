@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, Final, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import MAX_REASON
 from sharebroker_protocol.outcome import DONE, QUEUED, Outcome
 
 MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
@@ -15,9 +16,6 @@ MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
 
 MAX_MESSAGE_ID_BYTES: Final = 128
 """The length of the longest message id."""
-
-MAX_REASON: Final = 500
-"""Characters of the reason of a reject that are sent and logged."""
 
 
 def message_id_header(message_id: str | bytes) -> tuple[str, bytes]:

@@ -35,7 +35,7 @@ from typing import Any, Final
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.model import MAX_REASON, TopicIdPartition
 from sharebroker_server.aio import doubling
 from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen, DeliverOutput
 from sharebroker_server.share_partition_leader.core.events import (
@@ -61,9 +61,6 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
 )
 
 _log = structlog.get_logger()
-
-REASON_LENGTH: Final = 500
-"""Characters of a rejection's reason that are logged."""
 
 RETRY_DELAY: Final = 0.1
 """Seconds before the load of a share-partition is retried; doubles each time."""
@@ -299,7 +296,7 @@ class DeliverySession:
                     topic_id=ack.topic_id,
                     partition=ack.partition,
                     offset=ack.first_offset,
-                    reason=ack.reason[:REASON_LENGTH],
+                    reason=ack.reason[:MAX_REASON],
                 )
 
     def _acknowledge(
