@@ -18,6 +18,8 @@ from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 A = TypeVar("A")
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+P = TypeVar("P")
 I = TypeVar("I")  # noqa: E741 - an item of a request
 
 
@@ -82,6 +84,14 @@ def topic_by_id(call: Call, topic_id: str) -> Topic | None:
     if topic_id in INTERNAL_TOPIC_NAMES:
         return internal_topics.topic(call.gateway, INTERNAL_TOPIC_NAMES[topic_id])
     return call.gateway.catalog.topic_by_id(topic_id)
+
+
+def each_part(topics: Iterable[tuple[T, Iterable[P]]]) -> Iterator[tuple[T, P | None]]:
+    """Yields each topic with None, then with each of its parts: a portion can end between two parts."""
+    for topic, parts in topics:
+        yield topic, None
+        for part in parts:
+            yield topic, part
 
 
 def is_internal(topic: Topic) -> bool:

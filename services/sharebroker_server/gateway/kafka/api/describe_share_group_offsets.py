@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
@@ -10,7 +10,7 @@ from sharebroker_server.gateway.admin.groups import describe_offsets
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
-from sharebroker_server.gateway.kafka.topics import PORTION
+from sharebroker_server.gateway.kafka.topics import PORTION, each_part
 from sharebroker_server.kafka_wire.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -99,7 +99,8 @@ async def _topics(
     """Returns the topics of a group, converted in portions."""
     topics: list[_Topic] = []
     partitions: list[_Partition] = []
-    async for portion in call.gateway.turns.portions(_topics_and_partitions(found.topics), PORTION):
+    parts = each_part((topic, topic.partitions) for topic in found.topics)
+    async for portion in call.gateway.turns.portions(parts, PORTION):
         for topic, partition in portion:
             if partition is None:
                 partitions = []
@@ -107,14 +108,6 @@ async def _topics(
             else:
                 partitions.append(_partition(partition))
     return topics
-
-
-def _topics_and_partitions(topics: Iterable[_FoundTopic]) -> Iterator[tuple[_FoundTopic, _Found | None]]:
-    """Yields each topic alone, then with each of its partitions."""
-    for topic in topics:
-        yield topic, None
-        for partition in topic.partitions:
-            yield topic, partition
 
 
 _refuse_topics = Refusal(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -11,7 +11,7 @@ from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import call_coordinator
-from sharebroker_server.gateway.kafka.topics import PORTION, topic_by_id, topic_of
+from sharebroker_server.gateway.kafka.topics import PORTION, each_part, topic_by_id, topic_of
 from sharebroker_server.kafka_wire.messages import OffsetFetchRequest, OffsetFetchResponse
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 
@@ -94,7 +94,8 @@ async def _requested(
     found: list[_Topic] = []
     partitions: list[_Partition] = []
     topic_id, forbidden = "", False
-    async for portion in call.gateway.turns.portions(_topics_and_indexes(topics), PORTION):
+    parts = each_part((topic, topic.partition_indexes) for topic in topics)
+    async for portion in call.gateway.turns.portions(parts, PORTION):
         for topic, index in portion:
             if index is None:
                 topic_id, forbidden = _permitted_id(call, topic)
@@ -105,14 +106,6 @@ async def _requested(
             else:
                 partitions.append(_result(index, committed.get((topic_id, index))))
     return found
-
-
-def _topics_and_indexes(topics: Iterable[_RequestTopic]) -> Iterator[tuple[_RequestTopic, int | None]]:
-    """Yields each topic without an index, then with each of its indexes."""
-    for topic in topics:
-        yield topic, None
-        for index in topic.partition_indexes:
-            yield topic, index
 
 
 def _permitted_id(call: Call[OffsetFetchRequest], topic: _RequestTopic) -> tuple[str, bool]:
