@@ -1,4 +1,4 @@
-"""FailedDelivery backoff: how long a record waits after a delivery that failed."""
+"""Retry backoff: how long a record waits after a delivery that failed."""
 
 from __future__ import annotations
 

@@ -218,8 +218,7 @@ class InFlight:
         self.start, self.end = runs[0].first, runs[-1].last
         for run in runs:
             self.tally(run, run.last - run.first + 1)
-        self.due = [(run.not_before_ms, run.first, run.last) for run in runs if run.not_before_ms]
-        heapify(self.due)
+        self._rebuild_due()
 
     def replace(self, index: int, runs: list[Run]) -> None:
         """Replaces one run by several that have the same offsets."""
@@ -320,9 +319,7 @@ class InFlight:
         """Notes that an AVAILABLE run waits for its time."""
         heappush(self.due, (run.not_before_ms, run.first, run.last))
         if len(self.due) > 2 * len(self.runs) + SPARE:
-            waiting = [run for run in self.runs if run.not_before_ms]
-            self.due = [(run.not_before_ms, run.first, run.last) for run in waiting]
-            heapify(self.due)
+            self._rebuild_due()
 
     def end_waits(self, now_ms: float) -> bool:
         """Makes the runs ready whose time is reached; returns whether there are any."""
@@ -340,6 +337,10 @@ class InFlight:
                     ready.append(run)
         self.coalesce(ready)
         return bool(ready)
+
+    def _rebuild_due(self) -> None:
+        self.due = [(run.not_before_ms, run.first, run.last) for run in self.runs if run.not_before_ms]
+        heapify(self.due)
 
     def _drop(self, number: int) -> None:
         if number:

@@ -47,6 +47,14 @@ class Lock:
         self.last = max(self.last, last)
 
 
+def state_batch(
+    first: int, last: int, state: RecordState, delivery_count: int, not_before_ms: int
+) -> StateBatch:
+    """Returns offsets in a state, as they are written; only records that wait have a note."""
+    note = StateNote(not_before_ms) if not_before_ms else None
+    return StateBatch(first, last, state, delivery_count, note)
+
+
 class Transition:
     """State changes that are committed or rolled back together.
 
@@ -105,10 +113,8 @@ class Run:
 
     def target_batch(self) -> StateBatch:
         """The state after the pending transition, as it is written."""
-        if self.target is AVAILABLE and self.target_not_before_ms:
-            note = StateNote(self.target_not_before_ms)
-            return StateBatch(self.first, self.last, self.target, self.delivery_count, note)
-        return StateBatch(self.first, self.last, self.target, self.delivery_count)
+        not_before_ms = self.target_not_before_ms if self.target is AVAILABLE else 0
+        return state_batch(self.first, self.last, self.target, self.delivery_count, not_before_ms)
 
     @property
     def size(self) -> int:

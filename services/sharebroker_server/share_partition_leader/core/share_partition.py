@@ -49,7 +49,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquireMode, StateBatch, StateNote, StateWrite
+from sharebroker_protocol.model import AckBatch, AcquireMode, StateWrite
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     count_acknowledged,
@@ -72,7 +72,7 @@ from sharebroker_server.share_partition_leader.core.durability import (
 from sharebroker_server.share_partition_leader.core.events import Counts, Effects
 from sharebroker_server.share_partition_leader.core.locks import Locks, count_time_outs, tokens_of
 from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
-from sharebroker_server.share_partition_leader.core.runs import Run, Transition
+from sharebroker_server.share_partition_leader.core.runs import Run, Transition, state_batch
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 STATE_LOST: Final = frozenset(
@@ -318,7 +318,10 @@ class SharePartition:
             count_time_outs(self.counts, lost)
             effects.lost, effects.wake = lost, True
             transition = Transition()
-            transition.batches = merged(map(_timed_out, lost))
+            transition.batches = merged(
+                state_batch(lock.first, lock.last, lock.state, lock.delivery_count, lock.not_before_ms)
+                for lock in lost
+            )
             self._queue(transition, effects)
         if self._writes.retry_at is not None and self._writes.retry_at <= now:
             self._writes.flush_retries(effects)
@@ -413,11 +416,6 @@ class SharePartition:
         carried = self.in_flight.runs or self.in_flight.start <= self._sent_start
         if not (carried or self.stopping):
             self._writes.add(Transition(), effects)
-
-
-def _timed_out(lost: events.LostLock) -> StateBatch:
-    note = StateNote(lost.not_before_ms) if lost.not_before_ms else None
-    return StateBatch(lost.first, lost.last, lost.state, lost.delivery_count, note)
 
 
 def relinquished() -> KafkaError:
