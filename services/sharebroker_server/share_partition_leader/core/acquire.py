@@ -64,28 +64,24 @@ class Acquisition:
         in_flight = self._in_flight
         if in_flight.runs:
             self._walk()
-            in_flight.locked += self.count
-            in_flight.ready -= self.count
-        if self.count < self._room and self._last >= in_flight.after_end:
-            self._extend()
+        redelivered = self.count
+        if self._last >= in_flight.after_end and self._has_room_for_new():
+            for run in self._new_runs(self._first_new(in_flight.after_end), self._last):
+                in_flight.append(run)
+        in_flight.locked += self.count
+        in_flight.ready -= redelivered
         acquired = self._acquired
         if acquired:
             self._lock.first, self._lock.last = acquired[0].first, acquired[-1].last
             locks.watch(self._lock)
         return acquired
 
-    def _extend(self) -> None:
-        """Acquires records that were never fetched."""
-        in_flight, walked = self._in_flight, self.count
-        most = walked + in_flight.room(self._settings)
-        if most <= walked:
-            return
-        self._most = most
-        if most < self._room:
-            self._room = most
-        for run in self._new_runs(self._first_new(in_flight.after_end), self._last):
-            in_flight.append(run)
-        in_flight.locked += self.count - walked
+    def _has_room_for_new(self) -> bool:
+        """Limits the call to the room for records that were never fetched; returns whether there is any."""
+        self._most = self.count + self._in_flight.room(self._settings)
+        if self._most < self._room:
+            self._room = self._most
+        return self.count < self._room
 
     def _walk(self) -> None:
         """Acquires available records in flight, in order."""
