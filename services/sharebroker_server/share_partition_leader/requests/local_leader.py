@@ -1,78 +1,72 @@
 """The calls of a gateway in the same process: plain values, no messages.
 
-A fetch (`Fetch`) waits for records. Acknowledgements and reconciliations (`durable_calls`) are applied at
-once and wait until they are durable.
+A fetch (`Fetch`) waits for records. Acknowledgements and reconciliations (`_DurableCall`) are applied at once
+and wait until they are durable.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.model import AckType, AcquiredRange, TopicIdPartition
 from sharebroker_server.leader_calls import values
 from sharebroker_server.leader_calls.watches import BaseWatch
 from sharebroker_server.share_partition_leader.core.events import (
     DEFAULT_BATCH_SIZE,
+    Acknowledge,
     AcquireRequest,
+    RenewAll,
 )
 from sharebroker_server.share_partition_leader.leadership import Leadership
-from sharebroker_server.share_partition_leader.log.append import Appends
 from sharebroker_server.share_partition_leader.requests.deliver_stream import DeliverySession
-from sharebroker_server.share_partition_leader.requests.durable_calls import (
-    DurableAcknowledgements,
-    DurableReconciliation,
-)
 from sharebroker_server.share_partition_leader.share_partition.holders import member_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
+    NoStateError,
     NotFetched,
 )
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
 )
 
+_log = structlog.get_logger()
+
+_RENEW = int(AckType.RENEW)
+Append = Callable[[values.AppendCall, float | None], Awaitable[list[values.AppendResult]]]
+R = TypeVar("R", values.AckResult, values.ReconcileResult)
+
 
 class LocalLeader:
-    """`LeaderCalls` on the partitions that this process leads.
+    """`LeaderCalls` on the partitions that this process leads; `append` serves appends (`Appends`).
 
-    Methods return coroutines of their collaborators where they can, so that a call adds no stack frame.
+    Methods return coroutines of their collaborators, so that a call adds no stack frame.
     """
 
-    def __init__(self, leadership: Leadership, appends: Appends) -> None:
+    def __init__(self, leadership: Leadership, append: Append) -> None:
         self._leadership = leadership
-        self._appends = appends
+        self.append = append
 
     def acquire(self, call: values.AcquireCall) -> Awaitable[list[values.AcquireResult]]:
         """Runs a fetch."""
         return Fetch(call, self._leadership).run()
 
-    async def acknowledge(self, call: values.AcknowledgeCall, timeout: float) -> list[values.AckResult]:
+    def acknowledge(self, call: values.AcknowledgeCall, timeout: float) -> Awaitable[list[values.AckResult]]:
         """Applies acknowledgements, all or nothing per partition. Raises REQUEST_TIMED_OUT."""
-        work = DurableAcknowledgements(self._leadership, call)
-        if not await work.run(timeout):
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.")
-        return [
-            values.AckResult(part.topic_id, part.partition)
-            if error is None
-            else values.AckResult(part.topic_id, part.partition, error.code, error.message)
-            for part, error in zip(call.parts, work.errors, strict=True)
-        ]
+        return _Acknowledgements(self._leadership, call).run(timeout)
 
-    async def reconcile(self, call: values.ReconcileCall, timeout: float) -> list[values.ReconcileResult]:
+    def reconcile(
+        self, call: values.ReconcileCall, timeout: float
+    ) -> Awaitable[list[values.ReconcileResult]]:
         """Results of the call's partitions in order, then those of other partitions with held locks.
 
         Parts that are late get REQUEST_TIMED_OUT.
         """
-        work = DurableReconciliation(self._leadership, call)
-        if not await work.run(timeout):
-            work.fail_pending(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not durable within {timeout} s."))
-        return [*work.results(), *work.other_held()]
-
-    def append(self, call: values.AppendCall, timeout: float | None) -> Awaitable[list[values.AppendResult]]:
-        """Appends record batches."""
-        return self._appends.append(call, timeout)
+        return _Reconciliation(self._leadership, call).run(timeout)
 
     def deliver(self, opening: values.DeliverOpen) -> DeliverySession:
         """Opens a delivery stream."""
@@ -271,3 +265,173 @@ class LocalWatch(BaseWatch):
     def _stop(self) -> None:
         for share_partition in self._share_partitions:
             share_partition.remove_listener(self)
+
+
+class _DurableCall(Generic[R]):
+    """A call whose parts are applied to share-partitions, and that ends when all of them are durable.
+
+    A part is applied at once if its share-partition is loaded, else once it is. `_errors` has the outcome of
+    each part; the first one counts. `_pending` are the parts without an outcome.
+    """
+
+    def __init__(
+        self, leadership: Leadership, group_id: str, holder: str, parts: Sequence[values.AckPart]
+    ) -> None:
+        self._errors: list[KafkaError | None] = [None] * len(parts)
+        self._leadership = leadership
+        self._group_id = group_id
+        self._holder = holder
+        self._parts = parts
+        self._pending = set(range(len(parts)))
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
+        """Applies a part; `_complete` is called once it is durable. Raises KafkaError if it is rejected."""
+        raise NotImplementedError
+
+    def _results(self) -> list[R]:
+        """The result of the call, once all parts have an outcome."""
+        raise NotImplementedError
+
+    def _time_out(self, error: KafkaError) -> None:
+        """Handles parts without an outcome: raises `error`."""
+        raise error
+
+    async def run(self, timeout: float) -> list[R]:
+        """Applies all parts; waits at most `timeout` seconds until they are durable or rejected."""
+        loading = []
+        for index, part in enumerate(self._parts):
+            loaded = self._leadership.loaded(self._group_id, part.topic_id, part.partition)
+            if loaded is None:
+                loading.append(asyncio.create_task(self._load_and_apply(index, part)))
+                continue
+            try:
+                self._apply(index, part, loaded)
+            except KafkaError as error:
+                self._complete(index, error)
+        if self._pending:
+            # `asyncio.timeout` costs as much as an acknowledgement itself.
+            timer = asyncio.get_running_loop().call_later(timeout, self._end)
+            try:
+                await self._done
+            finally:
+                timer.cancel()
+                for task in loading:
+                    task.cancel()
+        if self._pending:
+            self._time_out(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not durable within {timeout} s."))
+        return self._results()
+
+    async def _load_and_apply(self, index: int, part: values.AckPart) -> None:
+        try:
+            loaded = await self._leadership.share_partition(self._group_id, part.topic_id, part.partition)
+            self._apply(index, part, loaded)
+        except KafkaError as error:
+            self._complete(index, self._load_error(error))
+        except Exception:
+            _log.exception("share-partition load failed", group=self._group_id, topic_id=part.topic_id)
+            self._complete(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _load_error(self, error: KafkaError) -> KafkaError:
+        return error
+
+    def _complete(self, index: int, error: KafkaError | None) -> None:
+        """A part is durable, or was rejected with `error`."""
+        if index in self._pending:
+            self._pending.remove(index)
+            self._errors[index] = error
+            if not self._pending:
+                self._end()
+
+    def _end(self) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+
+class _Acknowledgements(_DurableCall[values.AckResult]):
+    """An acknowledge call: all or nothing per partition. If a part is late, the call fails."""
+
+    def __init__(self, leadership: Leadership, call: values.AcknowledgeCall) -> None:
+        holder = member_holder(call.member_id, call.principal)
+        super().__init__(leadership, call.group_id, holder, call.parts)
+        self._renew_allowed = call.renew_allowed
+
+    def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
+        if not self._renew_allowed and any(_RENEW in batch.types for batch in part.batches):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "RENEW is not allowed by this request.")
+        share_partition.handle(
+            Acknowledge(self._holder, part.batches, lambda error: self._complete(index, error), part.delay)
+        )
+
+    def _results(self) -> list[values.AckResult]:
+        return [
+            values.AckResult(part.topic_id, part.partition)
+            if error is None
+            else values.AckResult(part.topic_id, part.partition, error.code, error.message)
+            for part, error in zip(self._parts, self._errors, strict=True)
+        ]
+
+    def _load_error(self, error: KafkaError) -> KafkaError:
+        if isinstance(error, NoStateError):  # retriable for a fetch; records of a missing state had no holder
+            return KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message)
+        return error
+
+
+class _Reconciliation(_DurableCall[values.ReconcileResult]):
+    """Brings the records of a planned batch to the states that its commit demands."""
+
+    def __init__(self, leadership: Leadership, call: values.ReconcileCall) -> None:
+        holder = member_holder(call.member_id, call.principal)
+        super().__init__(leadership, call.group_id, holder, call.parts)
+        self._call = call
+        self._found: dict[int, ShareGroupPartition] = {}
+        self._unchanged: dict[int, Sequence[values.Unreconciled]] = {}
+
+    def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
+        self._found[index] = share_partition
+        if part.batches:
+            self._unchanged[index] = share_partition.reconcile(
+                self._holder, part.batches, lambda error: self._complete(index, error)
+            )
+        else:
+            self._complete(index, None)
+
+    def _time_out(self, error: KafkaError) -> None:
+        for index in list(self._pending):
+            self._complete(index, error)
+
+    def _results(self) -> list[values.ReconcileResult]:
+        return [*self._of_parts(), *self._of_other_held()]
+
+    def _of_parts(self) -> Iterator[values.ReconcileResult]:
+        for index, (topic_id, partition, *_) in enumerate(self._parts):
+            error = self._errors[index]
+            if error is None:
+                unchanged = tuple(self._unchanged.get(index, ()))
+                held = self._held(self._found[index])
+                yield values.ReconcileResult(topic_id, partition, left=unchanged, held=held)
+            else:
+                yield values.ReconcileResult(topic_id, partition, error.code, error.message)
+
+    def _of_other_held(self) -> Iterator[values.ReconcileResult]:
+        """The locks that the member holds in other partitions of the requested topics."""
+        named = {(part.topic_id, part.partition) for part in self._parts}
+        topic_ids = {*self._call.topic_ids}
+        for led in self._leadership.partitions() if topic_ids else ():
+            share_partition = led.ready.get(self._group_id)  # without a check of the lease
+            if share_partition is None or led.topic.topic_id not in topic_ids:
+                continue
+            part = (share_partition.topic_id, share_partition.partition)
+            if part in named or not share_partition.core.in_flight.holds(self._holder):
+                continue
+            if self._leadership.loaded(self._group_id, *part) is share_partition:
+                yield values.ReconcileResult(*part, held=self._held(share_partition))
+            else:
+                yield values.ReconcileResult(
+                    *part, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The lease may have expired."
+                )
+
+    def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
+        if self._call.renew_held:
+            share_partition.handle(RenewAll(self._holder))
+        return share_partition.core.in_flight.held_by(self._holder)

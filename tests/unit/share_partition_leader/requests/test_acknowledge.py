@@ -1,4 +1,4 @@
-"""Acknowledgements: each part has its outcome when it is durable."""
+"""Acknowledgements by `LocalLeader`: each part has its outcome when it is durable."""
 
 from __future__ import annotations
 
