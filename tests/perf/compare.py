@@ -93,6 +93,7 @@ FIGURES: Final[Mapping[str, tuple[str, bool]]] = {
     "fetch_ack_500_singly": ("fetch and acknowledge 500 records one by one, µs", False),
     "write": ("one state write, µs", False),
     "write_bytes": ("one state write and its bytes, µs", False),
+    "delivered": ("until the last one is delivered, ms", False),
 }
 """Figures of a program: unit, and whether more is better."""
 
@@ -164,12 +165,16 @@ def comparisons(found: Found) -> list[Comparison]:
     return [Comparison.of(program, figure, pairs) for (program, figure), pairs in found.items()]
 
 
-def table(rows: Sequence[Comparison], heads: Sequence[str] = ("before", "after", "after / before")) -> str:
-    """A Markdown table; `heads` name both sides and their ratio."""
+def table(
+    rows: Sequence[Comparison],
+    heads: Sequence[str] = ("before", "after", "after / before"),
+    labels: Mapping[str, str] = LABELS,
+) -> str:
+    """A Markdown table; `heads` name both sides and their ratio, `labels` the programs."""
     heads = ("", *heads, "range of the pairs", "")
     lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|---:|---|"]
     for row in rows:
-        label = f"{LABELS[row.program]}, {FIGURES[row.figure][0]}"
+        label = f"{labels[row.program]}, {FIGURES[row.figure][0]}"
         cells = (
             label,
             _number(row.before),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Final
 
 from sharebroker_protocol.model import FINISHED, AcquiredRange
@@ -97,9 +97,8 @@ class InFlight:
         available = self.first_available()
         if available is None:
             return False
-        index = self.locate(available)
-        batch = self.runs[index].batch
-        of_batch = takewhile(lambda run: run.batch is batch, islice(self.runs, index, None))
+        batch = self.runs[self.locate(available)].batch
+        of_batch = takewhile(lambda run: run.batch is batch, self.runs_from(available))
         return any(run.ready and run.delivery_count >= throttle_limit for run in of_batch)
 
     def sizes(self) -> tuple[int, int, int, int, int, int]:
@@ -115,7 +114,7 @@ class InFlight:
         starts = [first]
         if first < self.start <= last:
             starts.append(self.start)
-        for run in islice(self.runs, self.locate(first), None):
+        for run in self.runs_from(first):
             if run.last >= last:
                 break
             starts.append(run.last + 1)
@@ -157,7 +156,7 @@ class InFlight:
 
     def under(self, lock: Lock) -> Iterator[Run]:
         """The runs of a lock, with and without a pending transition."""
-        for run in islice(self.runs, self.locate(lock.first), None):
+        for run in self.runs_from(lock.first):
             if run.first > lock.last:
                 return
             if run.lock is lock:
@@ -169,6 +168,11 @@ class InFlight:
         """The index of the run that contains the offset, else of the first run after it."""
         index = bisect_right(self.firsts, offset) - 1
         return index if index >= 0 and self.runs[index].last >= offset else index + 1
+
+    def runs_from(self, offset: int) -> Iterator[Run]:
+        """The runs from the offset on; unlike `islice`, takes no step for the runs before it."""
+        for index in range(self.locate(offset), len(self.runs)):
+            yield self.runs[index]
 
     def first_available(self) -> int | None:
         """The first offset that is ready, or None; the search starts where the last one ended."""
@@ -326,7 +330,7 @@ class InFlight:
         ready: list[Run] = []
         while self.due and self.due[0][0] <= now_ms:
             _, first, last = heappop(self.due)
-            for run in islice(self.runs, self.locate(first), None):
+            for run in self.runs_from(first):
                 if run.first > last:
                     break
                 if 0 < run.not_before_ms <= now_ms:

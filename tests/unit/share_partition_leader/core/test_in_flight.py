@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from sharebroker_protocol.model import RecordState
@@ -117,3 +119,16 @@ def test_a_lock_finds_its_runs_in_the_offsets_it_covers() -> None:
     lock = Lock("m", 2, 30.0, first=0, last=14)
     in_flight.runs[0].lock = in_flight.runs[2].lock = lock
     assert [run.first for run in in_flight.under(lock)] == [0, 10]
+
+
+def test_waits_of_many_runs_end_without_a_scan_from_the_start() -> None:
+    """40,000 runs of one time; a scan of all runs before each would take seconds."""
+    in_flight = InFlight(0)
+    runs = [Run(offset, offset, AVAILABLE, 1, Batch(offset, offset)) for offset in range(40_000)]
+    for run in runs:
+        run.not_before_ms = 1000
+    in_flight.fill(runs)
+    begun = process_time()
+    assert in_flight.end_waits(1000.0)
+    assert process_time() - begun < 4.0
+    assert (in_flight.waiting, in_flight.ready) == (0, 40_000)

@@ -1,0 +1,294 @@
+"""`make bench-window`: records that are held or wait beside others, as ratios of interleaved pairs.
+
+Both servers of a pair are equal. On one of them a member prepares the first records of a share-partition: it
+holds one for an hour, or delays 10,000 by an hour, each to a time of its own. On the other one it accepts the
+same records. Then each program consumes the rest. The last pair of figures is the time until 10,000 records
+that were released together are delivered again, at once and all in the same millisecond. The times of the
+pure cores are for the most runs that a share-partition may have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Final, TypeVar
+
+import typer
+from rich.console import Console
+
+from sharebroker.aio import ShareConsumer
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateNote
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
+from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.share_partition_leader.core.events import (
+    LoadedState,
+    SharePartitionSettings,
+    TimerFired,
+)
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from tests.perf.clients import Work
+from tests.perf.compare import LABELS, Comparison, Outcomes, Side, comparisons, measure, settled, short, table
+from tests.perf.processes import BenchFailed, run_client
+from tests.perf.report import machine
+from tests.perf.servers import Serving, serving
+from tests.support.client import ACCEPT, RELEASE, Client, connected, decision
+
+PROGRAMS: Final = ("range", "each")
+TOPIC: Final = "window"
+MEMBER: Final = "holder"
+HOUR_MS: Final = 3_600_000
+
+WAITING: Final = 10_000
+"""Records that are delayed, or due in the same millisecond."""
+
+DUE: Final = "due"
+"""A program, and its topic."""
+
+DUE_MS: Final = 3000
+JOIN_SECONDS: Final = 1.0
+DUE_SECONDS: Final = 60.0
+
+RECORDS: Final = 1_000_000
+QUICK_RECORDS: Final = 100_000
+CLIENT_SECONDS: Final = 180.0
+AT_ONCE: Final = 500
+
+LOAD_MS: Final = 50.0
+ROUNDS: Final = 21
+
+Decision = share.AcknowledgeRequest.Decision
+T = TypeVar("T")
+
+OPTIONS: Final = (
+    *("--set", f"group.share.max.record.lock.duration.ms={HOUR_MS}"),
+    *("--set", f"group.share.max.partition.max.record.locks={WAITING}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Records that are prepared before the programs run; the ratio of rates must reach `aim`."""
+
+    prepared: int
+    heads: tuple[str, str, str]
+    aim: float
+
+
+ROWS: Final[Mapping[str, Row]] = {
+    "held": Row(1, ("none held", "one held for an hour", "held / none"), 0.97),
+    "waiting": Row(WAITING, ("none wait", f"{WAITING:,} wait", "waiting / none"), 0.95),
+}
+DUE_HEADS: Final = ("released at once", "due in one millisecond", "due / at once")
+
+ROW_LABELS: Final = {f"{row} {name}": LABELS[name] for row in ROWS for name in PROGRAMS} | {
+    DUE: f"{WAITING:,} records"
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The number of records that a program consumes."""
+
+    records: int
+
+    def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
+        """One pair: each program on one server and then on the other. Raises BenchFailed."""
+        with ExitStack() as stack:
+            runs = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
+            for name in ROW_LABELS:
+                try:
+                    yield name, {side: settled(partial(runs[side].run, name)) for side in order}
+                except BenchFailed as failure:
+                    yield name, failure
+
+    @contextmanager
+    def _server(self, side: Side, folder: Path) -> Iterator[Driven]:
+        folder.mkdir()
+        with serving(folder, "everysec", options=OPTIONS) as server:
+            driven = Driven(server, side == "after", self.records)
+            driven.publish()
+            yield driven
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A server, and whether records are held or wait on it."""
+
+    serving: Serving
+    hindered: bool
+    records: int
+
+    def publish(self) -> None:
+        """Publishes the records that each group consumes, and those that are due together."""
+        for topic, records in ((TOPIC, self.records + 2 * WAITING), (DUE, WAITING)):
+            self._client("publish", Work(self.serving.address, topic, records=records))
+
+    def run(self, name: str) -> dict[str, float]:
+        """Runs a program; returns its figures, with CPU in microseconds a record."""
+        if name == DUE:
+            return {"delivered": asyncio.run(due_seconds(self.serving.address, self.hindered)) * 1e3}
+        row, case = name.split()
+        group = asyncio.run(prepare(self.serving.address, ROWS[row].prepared, self.hindered))
+        before = self.serving.cpu_seconds()
+        figures = self._client(case, Work(self.serving.address, TOPIC, group, self.records))
+        used = self.serving.cpu_seconds() - before
+        return figures | {"server_cpu": used / self.records * 1e6}
+
+    def _client(self, case: str, work: Work) -> dict[str, float]:
+        figures = run_client(case, asdict(work), CLIENT_SECONDS)
+        return {short(key): value for key, value in figures.items()}
+
+
+async def prepare(address: str, records: int, hindered: bool) -> str:
+    """Returns a group whose first records are accepted or, if `hindered`, held (one) or delayed (several)."""
+    async with connected(address) as client:
+        group = await client.group(share_record_lock_duration_ms=str(HOUR_MS))
+        done = 0
+        while done < records:
+            acquired = await client.acquire(group, TOPIC, min(AT_ONCE, records - done), member=MEMBER)
+            decisions = [decision(record, RELEASE if hindered else ACCEPT) for record in acquired.records]
+            for number, each in enumerate(decisions, done) if hindered else ():
+                each.delay_ms = HOUR_MS + number
+            if not hindered or records > 1:
+                await acknowledge(client, group, decisions)
+            done += len(decisions)
+        return group
+
+
+async def acknowledge(client: Client, group: str, decisions: Sequence[Decision]) -> None:
+    """Acknowledges records durably; raises BenchFailed if one was rejected."""
+    request = share.AcknowledgeRequest(group_id=group, member_id=MEMBER, acknowledgements=decisions)
+    response = await client.share.Acknowledge(request, timeout=DUE_SECONDS)
+    if errors := {result.error_code for result in response.results} - {0}:
+        raise BenchFailed(f"acknowledgements failed with {sorted(errors)}")
+
+
+async def due_seconds(address: str, delayed: bool) -> float:
+    """Returns the seconds from the time of 10,000 released records until a waiting consumer has all."""
+    async with connected(address) as client:
+        group = await client.group(share_partition_max_record_locks=str(WAITING))
+        held = 0
+        while held < WAITING:
+            held += len((await client.acquire(group, DUE, AT_ONCE, member=MEMBER)).records)
+        # One decision about all records, so that all have the same time.
+        release = Decision(topic=DUE, last_offset=WAITING - 1, type=delivery.ACKNOWLEDGE_TYPE_RELEASE)
+        release.delay_ms = DUE_MS if delayed else 0
+        async with asyncio.timeout(DUE_SECONDS), ShareConsumer(address, group, [DUE]) as consumer:
+            arrival = asyncio.create_task(_accept(consumer, WAITING))
+            await asyncio.sleep(JOIN_SECONDS)
+            due_at = time.monotonic() + release.delay_ms / 1000
+            await acknowledge(client, group, [release])
+            return await arrival - due_at
+
+
+async def _accept(consumer: ShareConsumer, records: int) -> float:
+    """Accepts this many records; returns when the last one arrived."""
+    arrived = time.monotonic()
+    while records > 0:
+        for record in await consumer.poll(1.0):
+            record.accept()
+            records -= 1
+        arrived = time.monotonic()
+    return arrived
+
+
+# The pure cores
+
+
+def checkpoint(runs: int, not_before_ms: int) -> ShareCheckpoint:
+    """Returns a checkpoint with this many runs of one record: they wait and are finished in turn."""
+    key = SharePartitionKey("billing", "A" * 22, 0)
+    note = StateNote(not_before_ms)
+    batches = tuple(
+        StateBatch(number, number, RecordState.ACKNOWLEDGED, 1)
+        if number % 2
+        else StateBatch(number, number, RecordState.AVAILABLE, 1, note)
+        for number in range(runs)
+    )
+    return ShareCheckpoint(key, 0, 0, 0, 0, runs // 2, 0, 0, batches)
+
+
+def cores() -> dict[str, float]:
+    """Returns the size of a checkpoint with the most runs, and medians in milliseconds."""
+    codec, stored = ShareRecordCodec(), checkpoint(SharePartitionSettings().max_runs, 1000 * HOUR_MS)
+    payload = codec.encode(stored)
+    due = checkpoint(2 * WAITING, 1)
+    return {
+        "runs": len(stored.state_batches),
+        "bytes": len(payload),
+        "decode": _median_ms(lambda: payload, codec.decode),
+        "load": _median_ms(lambda: stored, _loaded),
+        "due": _median_ms(lambda: _loaded(due), lambda share: share.handle(TimerFired(), 1.0)),
+    }
+
+
+def _loaded(stored: ShareCheckpoint) -> SharePartition:
+    return SharePartition(SharePartitionSettings(), LoadedState(0, 1, 0, stored.state_batches))
+
+
+def _median_ms(prepare: Callable[[], T], step: Callable[[T], object]) -> float:
+    took = []
+    for _ in range(ROUNDS):
+        prepared = prepare()
+        begun = time.process_time()
+        step(prepared)
+        took.append(time.process_time() - begun)
+    return median(took) * 1e3
+
+
+# The report
+
+
+def below_aims(rows: Sequence[Comparison]) -> list[str]:
+    """Returns a sentence for each rate whose ratio is below the aim of its row."""
+    return [
+        f"{ROW_LABELS[row.program]}: {row.ratio:.3f} is below {ROWS[row.program.split()[0]].aim}"
+        for row in rows
+        if row.figure == "rate" and row.ratio < ROWS[row.program.split()[0]].aim
+    ]
+
+
+def tables(rows: Sequence[Comparison]) -> str:
+    """Returns one table per row, with the names of its sides."""
+    heads = {name: row.heads for name, row in ROWS.items()} | {DUE: DUE_HEADS}
+    return "\n\n".join(
+        table([row for row in rows if row.program.split()[0] == name], head, ROW_LABELS)
+        for name, head in heads.items()
+    )
+
+
+def main(
+    pairs: Annotated[int, typer.Option(min=1, max=50, help="Pairs; the tables have their medians.")] = 5,
+    quick: Annotated[bool, typer.Option(help="One short pair: does it work?")] = False,
+) -> None:
+    """Compare servers with and without held and waiting records; exit code 1 below an aim, or on failure."""
+    gc.freeze()
+    found, failures = measure(
+        Plan(QUICK_RECORDS if quick else RECORDS), 1 if quick else pairs, Console(stderr=True)
+    )
+    rows = [row for row in comparisons(found) if row.figure in ("rate", "server_cpu", "delivered")]
+    typer.echo(f"--fsync everysec, medians of {1 if quick else pairs} pairs. {machine()}\n\n{tables(rows)}\n")
+    core = cores()
+    typer.echo(
+        f"A checkpoint of {core['runs']:,} runs: {core['bytes']:,} bytes; {core['decode']:.0f} ms to decode, "
+        f"{core['load']:.0f} ms to load.\n{WAITING:,} runs of one time: {core['due']:.0f} ms to end waits."
+    )
+    missed = [] if quick else below_aims(rows)
+    if core["load"] >= LOAD_MS:
+        missed.append(f"the load takes {LOAD_MS:g} ms or more")
+    for failure in (*failures, *missed):
+        typer.echo(f"failed: {failure}")
+    raise typer.Exit(1 if failures or missed else 0)
+
+
+if __name__ == "__main__":
+    typer.run(main)
