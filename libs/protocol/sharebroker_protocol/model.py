@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 LONGEST_DELAY_MS: Final = 24 * 3_600_000
 """Limit of the delay of a delayed release."""
 
+SHORTEST_LOCK_MS: Final = 1000
+"""The shortest lock that a member may request."""
+
 MAX_REASON: Final = 500
 """Characters of the reason of a reject that are sent and logged."""
 

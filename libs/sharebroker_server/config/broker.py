@@ -340,6 +340,9 @@ class BrokerConfig(AuthenticationConfig):
     group_share_max_record_lock_duration_ms: int = integer(
         60_000, 30_000, _HOUR, "Largest lock duration that a group may configure."
     )
+    group_share_max_lock_ms: int = integer(
+        12 * _HOUR, 1000, 24 * _HOUR, "Largest `lock_ms` of a subscription, acquisition or renewal over gRPC."
+    )
     group_share_partition_max_record_locks: int = integer(
         2000, 100, 10_000, "Largest number of in-flight records of a share-partition.", dynamic=True
     )

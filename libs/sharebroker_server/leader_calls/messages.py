@@ -55,6 +55,7 @@ _MAPPED: Final[Mapping[str, Mapped | str]] = {
     "error_code": Mapped(decode=ErrorCode),
     "first": "first_offset",
     "last": "last_offset",
+    "lock": _ms("lock_ms"),
     "lock_deadline": _ms("lock_deadline_ms"),
     "log_append_time": "log_append_time_ms",
     "max_wait": _ms("max_wait_ms"),

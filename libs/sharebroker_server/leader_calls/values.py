@@ -24,7 +24,8 @@ class AcquireCall(NamedTuple):
     `with_markers` also acquires transaction markers: Kafka's clients acknowledge them as gaps.
     `without_records` leaves the record batches out of the result. `session_id` names the share session; when
     that session ends, its leaders release the records it acquired. Only the `principal` that acquired records
-    may acknowledge them; "" is ANONYMOUS, here and in the other calls.
+    may acknowledge them; "" is ANONYMOUS, here and in the other calls. `lock` is the length of the locks in
+    seconds; 0: the group's, here and in the other calls.
     """
 
     group_id: str
@@ -40,6 +41,7 @@ class AcquireCall(NamedTuple):
     without_records: bool = False
     session_id: str = ""
     principal: str = ""
+    lock: float = 0.0
 
 
 class AcquireResult(NamedTuple):
@@ -57,12 +59,14 @@ class AckPart(NamedTuple):
     """The acknowledgements of one partition.
 
     `delay` (seconds) delays the records that are released; None: the group's retry backoff.
+    `lock` is for the records that are renewed.
     """
 
     topic_id: str
     partition: int
     batches: Sequence[AckBatch]
     delay: float | None = None
+    lock: float = 0.0
 
 
 class AcknowledgeCall(NamedTuple):
@@ -176,6 +180,7 @@ class DeliverOpen(NamedTuple):
     batch_size: int = 0
     pause_on_lock_lost: bool = False
     principal: str = ""
+    lock: float = 0.0
 
 
 class DeliverInput(NamedTuple):

@@ -388,6 +388,7 @@ def share_partition_settings(config: GroupConfig, broker: BrokerConfig) -> Share
     return SharePartitionSettings(
         delivery_count_limit=config.share_delivery_count_limit,
         lock_duration=config.share_record_lock_duration_ms / 1000,
+        max_lock=broker.group_share_max_lock_ms / 1000,
         max_record_locks=config.share_partition_max_record_locks,
         max_runs=broker.group_share_partition_max_runs,
         renew_enabled=config.share_renew_acknowledge_enable,

@@ -61,6 +61,7 @@ from sharebroker_server.leader_calls.values import (
 OFFSETS = st.integers(-1, 2**63 - 1)
 INTS = st.integers(0, 2**31 - 1)
 SECONDS = st.integers(0, 10**9).map(lambda ms: ms / 1000)
+DELAYS = st.integers(0, 2**31 - 1).map(lambda ms: ms / 1000)
 NAMES = st.text(max_size=8)
 PLACES = st.builds(TopicIdPartition, NAMES, INTS)
 CODES = st.sampled_from(ErrorCode)
@@ -76,11 +77,11 @@ FETCHES = st.builds(
     INTS,
     INTS,
     st.sampled_from(AcquireMode),
+    lock=DELAYS,
 )
 TYPES = st.lists(st.integers(-128, 127), max_size=3).map(tuple)
 BATCHES = st.builds(AckBatch, OFFSETS, OFFSETS, TYPES, st.none() | st.integers(1, 2**63 - 1))
-DELAYS = st.integers(0, 2**31 - 1).map(lambda ms: ms / 1000)
-PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), st.none() | DELAYS)
+PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), st.none() | DELAYS, DELAYS)
 ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3).map(tuple), st.booleans())
 TYPED = st.builds(AckBatch, OFFSETS, OFFSETS, st.tuples(st.integers(0, 4)), st.none())
 RECONCILIATIONS = st.builds(
@@ -88,7 +89,8 @@ RECONCILIATIONS = st.builds(
     NAMES,
     NAMES,
     st.lists(
-        st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3).map(tuple), st.none()), max_size=3
+        st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3).map(tuple), st.none(), st.just(0.0)),
+        max_size=3,
     ).map(tuple),
     st.booleans(),
     st.lists(NAMES, max_size=3).map(tuple),
@@ -156,7 +158,7 @@ def test_append_results_round_trip(results: list[AppendResult]) -> None:
     assert append_results(produce_response(results)) == results
 
 
-@given(st.builds(DeliverOpen, NAMES, NAMES, st.sampled_from(AcquireMode), INTS, st.booleans()))
+@given(st.builds(DeliverOpen, NAMES, NAMES, st.sampled_from(AcquireMode), INTS, st.booleans(), lock=DELAYS))
 def test_deliver_open_round_trip(opening: DeliverOpen) -> None:
     assert deliver_open(open_message(opening)) == opening
 

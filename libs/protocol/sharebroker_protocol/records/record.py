@@ -70,7 +70,8 @@ class RawRecord(Protocol):
 
 
 class AcknowledgementSink(Protocol):
-    """Receives acknowledgements. `detail` is the delay of a release in ms or the reason of a reject."""
+    """Receives acknowledgements. `detail` is the delay of a release or the lock length of a renewal, in
+    ms, or the reason of a reject."""
 
     def acknowledge(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
@@ -302,9 +303,13 @@ class Record:
         sent = reason[:MAX_REASON].encode(errors="replace").decode()
         return self.acquisition.sink.acknowledge(self, _REJECT, sent or None)
 
-    def renew(self) -> Acknowledgement:
-        """Renews the acquisition lock for another full lock duration while the record is being processed."""
-        return self.acquisition.sink.acknowledge(self, _RENEW)
+    def renew(self, lock: float | None = None) -> Acknowledgement:
+        """Renews the acquisition lock while the record is being processed.
+
+        It ends after `lock` seconds from now, else after the length of the consumer's locks (`lock_ms`).
+        """
+        detail = None if lock is None else round(lock * 1000)
+        return self.acquisition.sink.acknowledge(self, _RENEW, detail)
 
     def watch_lock(self, on_lost: Callable[[], None] | None) -> None:
         """Sets the function that is called once, in the client's event loop, if the lock is lost.

@@ -57,6 +57,9 @@ from sharebroker_protocol.records.record import AcknowledgeType, Record, spans
 T = TypeVar("T")
 _MAX_STORED_OFFSETS = 100_000  # limits memory if the application never commits
 _STREAM_END_TIMEOUT: Final = 5.0  # seconds that the server has to end a stream
+_LONGEST_UNPOLLED: Final = 30.0
+"""Seconds after which records that the application does not poll for are returned, however long the locks."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -208,7 +211,7 @@ class ConsumerEngine:
         return self._flow_control.credit(held, outstanding)
 
     def on_subscribed(self, lock_timeout: float) -> None:
-        """Stores the group's lock timeout, in seconds."""
+        """Stores the length of the stream's locks, in seconds."""
         self.lock_timeout = lock_timeout
         self._flow_control.prefetch_window.set_lock_timeout(lock_timeout)
 
@@ -332,10 +335,11 @@ class ConsumerEngine:
         """Renews locks and undoes records that the application did not poll for in time."""
         while True:
             lock_timeout = self.lock_timeout or 1.0
-            await asyncio.sleep(lock_timeout / 8)
+            longest_wait = min(lock_timeout / 2, _LONGEST_UNPOLLED)
+            await asyncio.sleep(longest_wait / 4)
             now = self._loop.time()
-            self._undo_older(now - lock_timeout / 2)
-            if self._flow_control.stop_prefetch_after(lock_timeout / 2, now):
+            self._undo_older(now - longest_wait)
+            if self._flow_control.stop_prefetch_after(longest_wait, now):
                 self._writer_wake.set()
             if self._config.auto_renew:
                 self._renewal.renew(self._accumulator, now, lock_timeout / 3)

@@ -36,7 +36,7 @@ class StreamOwner(Protocol):
         ...
 
     def on_subscribed(self, lock_timeout: float) -> None:
-        """Receives the group's lock timeout, in seconds."""
+        """Receives the length of the stream's locks, in seconds."""
         ...
 
     def on_decoded(self, decoded: Decoded) -> None:
@@ -181,6 +181,7 @@ def subscribe_request(group_id: str, member_id: str, config: ConsumerConfig) -> 
         batch_size=config.max_poll_records,
         client_id=config.client_id,
         pause_on_lock_lost=True,
+        lock_ms=config.lock_ms,
     )
 
 
@@ -196,7 +197,9 @@ def _add_ack_batch(request: ConsumeRequest, batch: PendingAckBatch) -> None:
     )
     if batch.last != batch.first:
         ack.last_offset = batch.last
-    if isinstance(batch.detail, int):
+    if isinstance(batch.detail, int) and batch.kind is AcknowledgeType.RENEW:
+        ack.lock_ms = batch.detail
+    elif isinstance(batch.detail, int):
         ack.delay_ms = batch.detail
     elif batch.detail:
         ack.reason = batch.detail

@@ -88,6 +88,16 @@ def work(
         float,
         typer.Option("--backoff-max", min=0, max=86400, metavar="SECONDS", help="The longest such delay."),
     ] = 100.0,
+    lock: Annotated[
+        float,
+        typer.Option(
+            "--lock",
+            min=0,
+            max=86400,
+            metavar="SECONDS",
+            help="Length of a record's lock, from 1 second; 0: the group's share.record.lock.duration.ms.",
+        ),
+    ] = 0.0,
     max_failures: Annotated[
         int,
         typer.Option("--max-failures", min=0, help="Stop after so many consecutive failures; 0: never."),
@@ -134,7 +144,7 @@ def work(
         max_failures=max_failures,
         idle_timeout=timeout,
         graceful_shutdown_timeout=grace,
-        consumer=ConsumerConfig(client_id="sharebroker-cli"),
+        consumer=ConsumerConfig(client_id="sharebroker-cli", lock_ms=round(lock * 1000)),
         on_success=report.accepted,
         on_failure=report.failed,
         on_unconfirmed=report.unconfirmed,

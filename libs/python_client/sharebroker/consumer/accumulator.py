@@ -212,12 +212,12 @@ class Accumulator:
         acquisition: AcquiredRecords,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
-        reason: str | None = None,
+        detail: int | str | None = None,
     ) -> None:
         """Queues an unreported acknowledgement: offsets without a record, renewals by the consumer."""
         if kind is not RENEW:
             acquisition.settle(*offsets)
-        self._queue_batch(PendingAckBatch(acquisition, offsets, kind, reason))
+        self._queue_batch(PendingAckBatch(acquisition, offsets, kind, detail))
 
     def undo(self, records: Sequence[Record]) -> None:
         """Queues the undoing of acquisitions of records that the application never received."""
@@ -401,16 +401,23 @@ class Renewal:
         self._batches.append((now, records))
 
     def renew(self, accumulator: Accumulator, now: float, every: float) -> None:
-        """Queues renewals of unacknowledged records whose lock began at least `every` seconds ago."""
+        """Queues renewals of unacknowledged records whose lock began at least `every` seconds ago.
+
+        A record that the application renewed with a lock length of its own keeps that length.
+        """
         remaining = []
         for since, batch in self._batches:
-            unacknowledged = [record for record in batch if _is_unacknowledged(record, accumulator)]
+            by_length: dict[int | str | None, list[Record]] = {}
+            for record in batch:
+                if _is_unacknowledged(record, accumulator):
+                    ack = record.acknowledgement
+                    by_length.setdefault(None if ack is None else ack.detail, []).append(record)
             due = now - since >= every
-            if due:
-                for acquisition, first, last in spans(unacknowledged):
-                    accumulator.queue_internal(acquisition, (first, last), AcknowledgeType.RENEW)
-            if unacknowledged:
-                remaining.append((now if due else since, unacknowledged))
+            for lock_ms, records in by_length.items():
+                if due:
+                    for acquisition, first, last in spans(records):
+                        accumulator.queue_internal(acquisition, (first, last), RENEW, lock_ms)
+                remaining.append((now if due else since, records))
         self._batches = remaining
 
 

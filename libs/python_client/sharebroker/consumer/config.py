@@ -121,6 +121,9 @@ class ConsumerConfig:
     A slow application gets fewer, so that locks do not time out while records wait."""
     auto_renew: bool = False
     """Whether the consumer renews the locks of all held records until they are acknowledged."""
+    lock_ms: int = 0
+    """The length of the locks of received records, and of their renewals: 1000 to the broker's
+    `group.share.max.lock.ms`. 0: the group's `share.record.lock.duration.ms`."""
     deserializer: Callable[[Record], Any] | None = None
     """Computes `record.data`. An exception is raised as RecordDeserializationError."""
     listener: RebalanceListener | None = None
@@ -152,6 +155,7 @@ class ConsumerConfig:
 _MINIMUM: Mapping[str, int] = {
     "max_poll_records": 1,
     "prefetch_records": 0,
+    "lock_ms": 0,
     "retry_backoff_ms": 1,
     "retry_backoff_max_ms": 1,
     "request_timeout_ms": 1,

@@ -76,8 +76,8 @@ class WorkerConfig:
     handle_signals: bool = True
     """Whether SIGINT and SIGTERM stop the worker, if it runs in the main thread."""
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
-    """Settings of the worker's consumer. The worker sets acknowledgement and acquire mode, `auto_renew`,
-    `max_poll_records`, `prefetch_records` and `deserializer` itself."""
+    """Settings of the worker's consumer, such as `lock_ms`. The worker sets acknowledgement and acquire mode,
+    `auto_renew`, `max_poll_records`, `prefetch_records` and `deserializer` itself."""
     on_start: Callable[[Record], Any] | None = None
     """Runs before the handler."""
     on_success: Callable[[Record], Any] | None = None

@@ -71,6 +71,7 @@ class LeaderFanIn:
             subscribe.batch_size,
             subscribe.pause_on_lock_lost,
             key.principal,
+            subscribe.lock_ms / 1000,
         )
         self._tasks = tasks
         self._credit: CreditSplit[LeaderStream] = CreditSplit()

@@ -19,6 +19,7 @@ from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
     acquire_mode,
     check_bounds,
+    check_lock,
     check_member_id,
     check_topic_names,
 )
@@ -32,8 +33,10 @@ async def consume(
     """Serves a Consume stream until the client half-closes it or loses its permission. Raises KafkaError."""
     first = await anext(requests, pb.ConsumeRequest())
     check_first(first)
+    gateway = access.gateway
+    check_lock("subscribe.lock_ms", first.subscribe.lock_ms, gateway.config.group_share_max_lock_ms)
     access.require_read(first.subscribe.group_id, first.subscribe.topics)
-    stream, gateway = ConsumeSession(access, first.subscribe, client_host), access.gateway
+    stream = ConsumeSession(access, first.subscribe, client_host)
     with gateway.serving(stream.fail), gateway.rechecks.during(stream.check, stream.fail):
         try:
             stream.start(first, requests)
@@ -67,6 +70,7 @@ class ConsumeSession:
         self._gateway = access.gateway
         self._topics: Iterable[str] = subscribe.topics
         self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()), access.principal)
+        self._lock_ms = subscribe.lock_ms
         self._granted = 0
         self._throttled = False
         self._tasks = Tasks(self.fail)
@@ -167,7 +171,7 @@ class ConsumeSession:
             member_id=self._key.member_id,
             member_epoch=epoch,
             assignment=[self._topic_partitions(topic_id, parts) for topic_id, parts in topics.items()],
-            acquisition_lock_timeout_ms=self._gateway.lock_timeout_ms(self._key.group_id),
+            acquisition_lock_timeout_ms=self._lock_ms or self._gateway.lock_timeout_ms(self._key.group_id),
         )
         self._tasks.spawn(self._fan_in.queue.put(pb.ConsumeResponse(subscribed=subscribed)))
 

@@ -38,11 +38,15 @@ TopicFilter = Sequence[tuple[Topic, Sequence[int]]]
 
 
 class AcquireLimits(NamedTuple):
-    """The largest number of records, and the longest wait for the first one (seconds)."""
+    """The largest number of records, and the longest wait for the first one (seconds).
+
+    `lock` is the length of the locks in seconds; 0: the group's.
+    """
 
     max_records: int
     max_wait: float
     without_records: bool = False
+    lock: float = 0.0
 
 
 class TopicAcquire:
@@ -75,6 +79,7 @@ class TopicAcquire:
                 mode=AcquireMode.RECORD_LIMIT,
                 without_records=limits.without_records,
                 principal=key.principal,
+                lock=limits.lock,
             )
             results = await MultiLeaderFetch(self._gateway.leaders, call).run()
             acquired = {part: result for part, result in results.items() if result.acquired}

@@ -22,6 +22,7 @@ from sharebroker_server.gateway.core.validation import (
     batches_refusal,
     check_bounds,
     check_delay,
+    check_lock,
     check_member_id,
     check_topic_names,
 )
@@ -47,6 +48,7 @@ class UnaryConsumer:
     ) -> pb.AcquireResponse:
         """Acquires records from any partition of the topics. Raises KafkaError."""
         _check(request)
+        check_lock("lock_ms", request.lock_ms, self._gateway.config.group_share_max_lock_ms)
 
         def check() -> None:
             access.require_read(request.group_id, request.topics)
@@ -55,7 +57,8 @@ class UnaryConsumer:
         await access.admit_fetch(deadline)
         topics = [self._gateway.topic(name) for name in dict.fromkeys(request.topics)]
         key = SessionKey(request.group_id, request.member_id or str(uuid4()), access.principal)
-        limits = AcquireLimits(request.max_records or 1, request.max_wait_ms / 1000)
+        lock = request.lock_ms / 1000
+        limits = AcquireLimits(request.max_records or 1, request.max_wait_ms / 1000, lock=lock)
         work = self._topics.acquire(key, [(topic, ()) for topic in topics], limits, deadline)
         acquired = await access.run(check, work)
         response = pb.AcquireResponse(member_id=key.member_id)
@@ -88,10 +91,10 @@ class UnaryConsumer:
         key = SessionKey(request.group_id, request.member_id, access.principal)
         call = _acknowledge_call(key, parts)
         results = iter(await self._gateway.leaders.acknowledge(call, deadline))
-        renewed_until = round(now() * 1000) + self._gateway.lock_timeout_ms(key.group_id)
+        renewed_at, lock_ms = round(now() * 1000), self._gateway.lock_timeout_ms(key.group_id)
         return pb.AcknowledgeResponse(
             results=[
-                _result(decision, next(results), renewed_until)
+                _result(decision, next(results), renewed_at + (decision.lock_ms or lock_ms))
                 if (error := denied[decision.topic]) is None
                 else _refused(decision, error)
                 for decision in request.acknowledgements
@@ -103,6 +106,9 @@ class UnaryConsumer:
         if not decision.type:
             raise invalid_field(f"{field}.type", "An acknowledgement needs a type.")
         check_delay(f"{field}.delay_ms", decision.delay_ms, decision.type)
+        if decision.lock_ms and decision.type != RENEW:
+            raise invalid_field(f"{field}.lock_ms", "lock_ms is for RENEW only.")
+        check_lock(f"{field}.lock_ms", decision.lock_ms, self._gateway.config.group_share_max_lock_ms)
         topic = self._gateway.topic(decision.topic, f"{field}.topic")
         last = decision.last_offset if decision.HasField("last_offset") else decision.offset
         batch = AckBatch(decision.offset, last, (decision.type,), decision.lock_token or None)
@@ -110,7 +116,7 @@ class UnaryConsumer:
         if problem is not None:
             raise invalid_field(field, problem)
         delay = decision.delay_ms / 1000 if decision.HasField("delay_ms") else None
-        return AckPart(topic.topic_id, decision.partition, [batch], delay)
+        return AckPart(topic.topic_id, decision.partition, [batch], delay, decision.lock_ms / 1000)
 
     async def _acknowledge(self, key: SessionKey, parts: list[AckPart]) -> None:
         call = _acknowledge_call(key, parts)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError, invalid_field
-from sharebroker_protocol.model import LONGEST_DELAY_MS, AckBatch, AcquireMode
+from sharebroker_protocol.model import LONGEST_DELAY_MS, SHORTEST_LOCK_MS, AckBatch, AcquireMode
 from sharebroker_server.catalog.topics import check_group_id, check_topic_name
 
 MAX_WAIT: Final = 60.0
@@ -53,6 +53,12 @@ def acquire_mode(mode: int, field: str = "share_acquire_mode") -> AcquireMode:
 def check_delay(field: str, delay_ms: int, kind: int) -> None:
     """Raises INVALID_REQUEST for a delay that is too long, or that does not belong to a release."""
     check_bounds(field, delay_ms, 0, LONGEST_DELAY_MS if kind == RELEASE else 0)
+
+
+def check_lock(field: str, lock_ms: int, longest: int) -> None:
+    """Raises INVALID_REQUEST for the length of a lock out of bounds; 0: a length from the config."""
+    if lock_ms:
+        check_bounds(field, lock_ms, SHORTEST_LOCK_MS, longest)
 
 
 def check_renewing_fetch(**sizes: int) -> None:

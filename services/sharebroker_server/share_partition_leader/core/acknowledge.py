@@ -79,6 +79,12 @@ def validate_releases(batches: Sequence[AckBatch], field: str) -> None:
         raise invalid(field, "is for releases only")
 
 
+def validate_renewals(batches: Sequence[AckBatch], field: str) -> None:
+    """Raises INVALID_REQUEST for `field` unless every type is RENEW."""
+    if any(kind != _RENEW for batch in batches for kind in batch.types):
+        raise invalid(field, "is for renewals only")
+
+
 def _fault(batch: AckBatch, previous_last: int) -> tuple[str, str] | None:
     first, last, types, _ = batch
     if first > last:

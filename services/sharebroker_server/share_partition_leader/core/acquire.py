@@ -59,7 +59,8 @@ class Acquisition:
         """Acquires records; ranges ascend, each within one batch."""
         if self._room <= 0 or self._last < self._base:
             return []
-        request, deadline = self._request, now + self._settings.lock_duration
+        request = self._request
+        deadline = now + (request.lock or self._settings.lock_duration)
         self._lock = locks.issue(request.member, deadline, request.session)
         in_flight = self._in_flight
         if in_flight.runs:

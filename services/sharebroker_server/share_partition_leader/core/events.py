@@ -10,8 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, AcquireMode, RecordState, StateBatch
+from sharebroker_protocol.errors import KafkaError, invalid_field
+from sharebroker_protocol.model import (
+    SHORTEST_LOCK_MS,
+    AckBatch,
+    AckType,
+    AcquiredRange,
+    AcquireMode,
+    RecordState,
+    StateBatch,
+)
 from sharebroker_server.leader_calls.values import Unreconciled
 from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff
 
@@ -45,11 +53,19 @@ class SharePartitionSettings:
     """`share.retry.backoff.*`; None: failed records are redelivered at once."""
     max_record_age: float = 0.0
     """`share.record.max.age.ms`, in seconds; 0: records do not expire."""
+    max_lock: float = 43_200.0
+    """`group.share.max.lock.ms`, in seconds: the longest lock that a member may request."""
 
     @property
     def throttle_limit(self) -> int:
         """Delivery count from which failing records are acquired in ever smaller portions."""
         return max(2, (self.delivery_count_limit + 1) // 2)
+
+    def check_lock(self, seconds: float) -> None:
+        """Raises INVALID_REQUEST unless a member may request a lock of this length."""
+        lock_ms, most = round(seconds * 1000), round(self.max_lock * 1000)
+        if not SHORTEST_LOCK_MS <= lock_ms <= most:
+            raise invalid_field("lock_ms", f"lock_ms is {lock_ms}; {SHORTEST_LOCK_MS} to {most} is allowed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +86,8 @@ class AcquireRequest(NamedTuple):
     """A request for records of one member.
 
     `batch_size` is the size of acquired ranges (Kafka: BatchSize, from 1). `with_markers` includes
-    transaction markers. `session` is the share session that the records are acquired for.
+    transaction markers. `session` is the share session that the records are acquired for. `lock` is the
+    length of the lock in seconds; 0: the group's.
     """
 
     member: str
@@ -79,6 +96,7 @@ class AcquireRequest(NamedTuple):
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     with_markers: bool = False
     session: str = ""
+    lock: float = 0.0
 
 
 @dataclass(slots=True)
@@ -135,12 +153,14 @@ class Acknowledge:
     """A member acknowledges records it holds: all batches or none.
 
     `delay` (seconds) is for releases only; 0: they do not wait. None: the group's retry backoff applies.
+    `lock` (seconds) is the length of renewed locks, for renewals only; 0: the group's.
     """
 
     member: str
     batches: Sequence[AckBatch]
     reply: Reply
     delay: float | None = None
+    lock: float = 0.0
 
 
 class Reconcile(NamedTuple):

@@ -57,6 +57,7 @@ from sharebroker_server.share_partition_leader.core.acknowledge import (
     validate_batches,
     validate_delay,
     validate_releases,
+    validate_renewals,
 )
 from sharebroker_server.share_partition_leader.core.acquire import Acquisition, archive_hidden, count_acquired
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery, RetryCause
@@ -203,6 +204,8 @@ class SharePartition:
         if self.stopping:
             raise relinquished()
         request, log_batches, hidden, expired = event.request, event.log_batches, event.hidden, event.expired
+        if request.lock:
+            self.settings.check_lock(request.lock)
         if not log_batches:
             return
         settings, first = self.settings, log_batches[0]
@@ -234,11 +237,14 @@ class SharePartition:
         validate_batches(batches)
         if delay:
             validate_delay(batches, delay)
+        if event.lock:
+            validate_renewals(batches, "lock_ms")
+            self.settings.check_lock(event.lock)
         transition, retry = Transition(event.reply), self._retry(RetryCause.RELEASE, now, delay)
         renewed = mark(self.in_flight, self.settings, event.member, batches, transition, retry)
         count_acknowledged(self.counts, batches)
         if renewed:
-            self._locks.renew(renewed, now + self.settings.lock_duration)
+            self._locks.renew(renewed, now + (event.lock or self.settings.lock_duration))
         self._reply_when_durable(transition, batches, effects)
 
     def _reconcile(self, event: events.Reconcile, now: float, effects: Effects) -> None:

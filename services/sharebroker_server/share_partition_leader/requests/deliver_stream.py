@@ -75,7 +75,8 @@ class DeliverySession:
     def __init__(self, opening: DeliverOpen, partitions: Leadership) -> None:
         self.group_id = opening.group_id
         self.holder = new_stream_holder(opening.member_id, opening.principal)
-        self._request = AcquireRequest(self.holder, 0, opening.batch_size or DEFAULT_BATCH_SIZE, opening.mode)
+        batch_size = opening.batch_size or DEFAULT_BATCH_SIZE
+        self._request = AcquireRequest(self.holder, 0, batch_size, opening.mode, lock=opening.lock)
         self._partitions = partitions
         self._assigned: set[TopicIdPartition] = set()
         self._served: dict[TopicIdPartition, ShareGroupPartition] = {}
@@ -303,7 +304,8 @@ class DeliverySession:
         self, share_partition: ShareGroupPartition, group: AckGroup, acks: Sequence[AckRequest]
     ) -> None:
         """Applies all together; if they are rejected, divides them until the rejected records are known."""
-        deadline = share_partition.renewed_deadline() if group.renewal else 0.0
+        lock = group.lock_ms / 1000 or (self._request.lock if group.renewal else 0.0)
+        deadline = share_partition.renewed_deadline(lock) if group.renewal else 0.0
         done = partial(self._complete, share_partition.topic_partition, acks, deadline)
         self._unanswered += 1
         try:
@@ -314,7 +316,7 @@ class DeliverySession:
                 done(None)
             else:
                 delay = None if group.delay_ms is None else group.delay_ms / 1000
-                share_partition.handle(Acknowledge(self.holder, coalesce(acks), done, delay))
+                share_partition.handle(Acknowledge(self.holder, coalesce(acks), done, delay, lock))
         except KafkaError as error:
             parts = _divide(share_partition, acks) if error.code in _DIVISIBLE else [acks]
             if len(parts) == 1:

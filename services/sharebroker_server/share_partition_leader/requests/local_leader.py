@@ -110,6 +110,7 @@ class Fetch:
             call.mode,
             call.with_markers,
             call.session_id,
+            call.lock,
         )
         self._leadership = leadership
         self._bytes = 0
@@ -360,7 +361,13 @@ class _Acknowledgements(_DurableCall[values.AckResult]):
         if not self._renew_allowed and any(_RENEW in batch.types for batch in part.batches):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "RENEW is not allowed by this request.")
         share_partition.handle(
-            Acknowledge(self._holder, part.batches, lambda error: self._complete(index, error), part.delay)
+            Acknowledge(
+                self._holder,
+                part.batches,
+                lambda error: self._complete(index, error),
+                part.delay,
+                part.lock,
+            )
         )
 
     def _results(self) -> list[values.AckResult]:

@@ -106,10 +106,10 @@ class NextMessage:
 
 
 class AckGroup(NamedTuple):
-    """Acknowledgements that are applied together: those of one partition with the same delay.
+    """Acknowledgements that are applied together: those of one partition with the same details.
 
     Renewals form groups of their own, and so do acknowledgements of records that the application has not
-    seen.
+    seen. `lock_ms` 0: the length of the stream's locks.
     """
 
     topic_id: str
@@ -117,6 +117,7 @@ class AckGroup(NamedTuple):
     renewal: bool
     delay_ms: int | None
     unseen: bool = False
+    lock_ms: int = 0
 
 
 class AckRequest(NamedTuple):
@@ -136,7 +137,8 @@ def group_acks(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[Ack
         first, ack_type = ack.first_offset, _type_number(ack.type)
         last = ack.last_offset if ack.HasField("last_offset") else first
         delay_ms = ack.delay_ms if ack.HasField("delay_ms") else None
-        group = AckGroup(ack.topic_id, ack.partition, ack_type == RENEW, delay_ms, ack.unseen)
+        renewal = ack_type == RENEW
+        group = AckGroup(ack.topic_id, ack.partition, renewal, delay_ms, ack.unseen, ack.lock_ms)
         groups.setdefault(group, []).append(AckRequest(first, last, ack_type, ack.lock_token, ack.id))
     for acks in groups.values():
         acks.sort(key=itemgetter(0))

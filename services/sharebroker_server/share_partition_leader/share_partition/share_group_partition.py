@@ -175,9 +175,9 @@ class ShareGroupPartition:
             events.Reconcile(holder, batches, self._log.log_start_offset, end, reply)
         ).unreconciled
 
-    def renewed_deadline(self) -> float:
-        """The deadline of a lock that is renewed now."""
-        return now() + self.core.settings.lock_duration
+    def renewed_deadline(self, lock: float) -> float:
+        """The deadline of a lock that is renewed now for `lock` seconds; 0: the group's length."""
+        return now() + (lock or self.core.settings.lock_duration)
 
     # Writes (WriteSource)
 

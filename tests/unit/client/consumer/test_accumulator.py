@@ -472,3 +472,15 @@ def test_records_of_an_earlier_stream_are_dropped() -> None:
     renewal.watch(decode(batch(0, [b"v"]), [acquisition(0, 0, earlier)]).records, 0.0)
     renewal.renew(present, 10.0, 5.0)
     assert earlier.drain() == present.drain() == []
+
+
+def test_automatic_renewal_keeps_the_length_of_the_application() -> None:
+    accumulator, renewal = Accumulator(lambda: None), Renewal()
+    records = decode(batch(0, [b"v"] * 3), [acquisition(0, 2, accumulator)]).records
+    renewal.watch(records, 0.0)
+    records[1].renew(3600)
+    (own,) = accumulator.drain()
+    assert (own.kind, own.detail) == (AcknowledgeType.RENEW, 3_600_000)
+    renewal.renew(accumulator, 5.0, 5.0)
+    renewed = {(ack.first, ack.last, ack.detail) for ack in accumulator.drain()}
+    assert renewed == {(0, 0, None), (2, 2, None), (1, 1, 3_600_000)}

@@ -24,6 +24,27 @@ from tests.unit.gateway.consume.requests import (
 from tests.unit.gateway.fakes import TOPIC
 
 
+async def test_the_length_of_locks_is_forwarded_and_reported(harness: Harness) -> None:
+    first = own_membership(0, credit=1)
+    first.subscribe.lock_ms = 7_200_000
+    async with consuming(harness, first) as call:
+        assert (await call.read()).subscribed.acquisition_lock_timeout_ms == 7_200_000
+        stream = await stream_of(harness.leader)
+        await eventually(lambda: stream.requests)
+        assert stream.requests[0].open.lock_ms == 7_200_000
+
+
+@pytest.mark.parametrize("lock_ms", [-1, 1, 999, 43_200_001])
+async def test_lock_lengths_out_of_bounds_end_the_stream(harness: Harness, lock_ms: int) -> None:
+    first = own_membership(0)
+    first.subscribe.lock_ms = lock_ms
+    text = f"subscribe.lock_ms is {lock_ms}; 1000 to 43200000 is allowed"
+    with pytest.raises(grpc.aio.AioRpcError, match=text) as refused:
+        async with consuming(harness, first) as call:
+            await call.read()
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 async def test_records_results_and_lost_locks_are_forwarded(harness: Harness) -> None:
     async with consuming(harness, own_membership(0, 1, credit=10)) as call:
         reported = await call.read()

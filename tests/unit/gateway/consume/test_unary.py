@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
+import pytest
+
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_ACCEPT as ACCEPT
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_RELEASE as RELEASE
+from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_RENEW as RENEW
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
@@ -62,3 +67,35 @@ async def test_release_delay_is_sent_to_the_leader(harness: Harness) -> None:
     )
     (applied,) = harness.leader.of(leader.AcknowledgeRecordsRequest)
     assert [part.delay_ms for part in applied.partitions] == [5000]
+
+
+def _acknowledge(**fields: Any) -> pb.AcknowledgeRequest:
+    decision = pb.AcknowledgeRequest.Decision(topic="flights", offset=3, lock_token=7, **fields)
+    return pb.AcknowledgeRequest(group_id="group", member_id="me", acknowledgements=[decision])
+
+
+async def test_lock_lengths_are_sent_to_the_leader(harness: Harness) -> None:
+    harness.leader.answer = one_record
+    await harness.share.Acquire(request(lock_ms=60_000))
+    assert {sent.lock_ms for sent in harness.leader.of(leader.AcquireRecordsRequest)} == {60_000}
+    harness.leader.answer = Leader.all_is_well
+    (result,) = (await harness.share.Acknowledge(_acknowledge(type=RENEW, lock_ms=3_600_000))).results
+    applied = harness.leader.of(leader.AcknowledgeRecordsRequest)[-1]
+    assert [part.lock_ms for part in applied.partitions] == [3_600_000]
+    assert result.lock_deadline_ms / 1000 == pytest.approx(now() + 3600, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lock_ms", "text"),
+    [
+        (RENEW, 999, r"acknowledgements\[0\].lock_ms is 999; 1000 to 43200000 is allowed"),
+        (RENEW, 43_200_001, "lock_ms is 43200001; 1000 to 43200000 is allowed"),
+        (ACCEPT, 60_000, "lock_ms is for RENEW only"),
+    ],
+)
+async def test_invalid_lock_lengths_are_refused(harness: Harness, kind: Any, lock_ms: int, text: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match=text) as refused:
+        await harness.share.Acknowledge(_acknowledge(type=kind, lock_ms=lock_ms))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.aio.AioRpcError, match="lock_ms is 999; 1000 to 43200000 is allowed"):
+        await harness.share.Acquire(request(lock_ms=999))

@@ -92,9 +92,14 @@ class SteppedPartition(SharePartition):
         return archive_hidden(self.in_flight, acquired, aborted, self.counts)
 
     def acknowledge(
-        self, member: str, batches: Sequence[AckBatch], now: float, delay: float | None = None
+        self,
+        member: str,
+        batches: Sequence[AckBatch],
+        now: float,
+        delay: float | None = None,
+        lock: float = 0.0,
     ) -> Transition | None:
-        return _queued(self.handle(Acknowledge(member, batches, _ignore, delay), now))
+        return _queued(self.handle(Acknowledge(member, batches, _ignore, delay, lock), now))
 
     def reconcile(self, member: str, batches: Sequence[AckBatch], end: int, now: float) -> Reconciled:
         effects = self.handle(Reconcile(member, batches, 0, end, _ignore), now)

@@ -74,6 +74,45 @@ def test_lost_lock_has_holder_token_and_records() -> None:
     )
 
 
+def test_a_lock_has_the_requested_length() -> None:
+    share = opened()
+    share.acquire(AcquireRequest("m1", 10, 10, lock=3600.0), 0, [(0, 9)], 5.0)
+    share.acquire(AcquireRequest("m1", 10, 10), 10, [(10, 19)], 5.0)
+    assert [lost.first for lost in share.expire(35.0).lost] == [10]
+    assert [lost.first for lost in share.expire(3604.9).lost] == []
+    assert [lost.first for lost in share.expire(3605.0).lost] == [0]
+
+
+@pytest.mark.parametrize(("lock", "ends"), [(0.0, 40.0), (1.0, 11.0), (7200.0, 7210.0)])
+def test_a_renewal_sets_the_requested_length(lock: float, ends: float) -> None:
+    share = opened()
+    fetch(share, "0-9", now=0.0)
+    assert share.acknowledge("m1", acks("0-4", RENEW), 10.0, lock=lock) is None
+    held = [(item.first, item.last, item.deadline) for item in share.in_flight.held_by("m1")]
+    assert held == [(0, 4, ends), (5, 9, 30.0)]
+
+
+@pytest.mark.parametrize("lock", [-1.0, 0.999, 7200.001, 1e9])
+def test_lock_lengths_out_of_bounds_change_nothing(lock: float) -> None:
+    share = opened(settings=SharePartitionSettings(max_lock=7200.0))
+    fetch(share, "0-9", now=0.0)
+    text = rf"lock_ms is {round(lock * 1000)}; 1000 to 7200000 is allowed"
+    with pytest.raises(KafkaError, match=text) as refused:
+        share.acquire(AcquireRequest("m1", 10, 10, lock=lock), 10, [(12, 19)], 0.0)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(KafkaError, match=text) as refused:
+        share.acknowledge("m1", acks("0-9", RENEW), 0.0, lock=lock)
+    assert (refused.value.code, picture(share)) == (ErrorCode.INVALID_REQUEST, "0-9 acquired 1")
+
+
+@pytest.mark.parametrize("kind", [ACCEPT, RELEASE])
+def test_a_lock_length_is_for_renewals_only(kind: int) -> None:
+    share = opened()
+    fetch(share, "0-9", now=0.0)
+    with pytest.raises(KafkaError, match="lock_ms: is for renewals only"):
+        share.acknowledge("m1", acks("0-9", kind), 0.0, lock=60.0)
+
+
 def test_lock_timeout_is_written_like_a_release() -> None:
     share = opened()
     fetch(share, "0-9", "m1", now=0.0)

@@ -366,6 +366,36 @@ async def test_renewal_returns_its_new_deadline(harness: Harness) -> None:
         assert await consumer.acknowledge_all(ack(0)) == [(0, 0, OK)]
 
 
+async def test_locks_have_the_length_of_the_stream_or_of_the_renewal(harness: Harness) -> None:
+    await harness.publish(2)
+    async with stream(harness, credit=2, lock_ms=120_000) as consumer:
+        await consumer.got_offsets(0, 1)
+        now = asyncio.get_running_loop().time
+        assert consumer.runs[0][1].lock_deadline_ms / 1000 == pytest.approx(now() + 120, abs=0.1)
+        ids = consumer.acknowledge(ack(0, kind=RENEW), ack(1, kind=RENEW, lock_ms=3_600_000))
+        await consumer.got(lambda: len(consumer.results) == 2)
+        lengths = {result.id: result.lock_deadline_ms / 1000 - now() for result in consumer.results}
+        assert [lengths[number] for number in ids] == [
+            pytest.approx(120, abs=0.1),
+            pytest.approx(3600, abs=0.1),
+        ]
+        await asyncio.sleep(119)
+        assert not consumer.lost
+        await consumer.got(lambda: consumer.lost)
+        assert [lost.first_offset for lost in consumer.lost] == [0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lock_ms"), [(RENEW, 999), (RENEW, -1), (RENEW, 43_200_001), (ACCEPT, 60_000)]
+)
+async def test_invalid_lock_lengths_are_rejected(harness: Harness, kind: int, lock_ms: int) -> None:
+    await harness.publish(1)
+    async with stream(harness, credit=1) as consumer:
+        await consumer.got_offsets(0)
+        assert await consumer.acknowledge_all(ack(0, kind=kind, lock_ms=lock_ms)) == [(0, 0, REQUEST)]
+        assert await consumer.acknowledge_all(ack(0)) == [(0, 0, OK)]
+
+
 async def test_rejected_renewal_has_no_deadline(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness, credit=1) as consumer:

@@ -55,7 +55,7 @@ class _AcknowledgeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ackno
     ACKNOWLEDGE_TYPE_REJECT: _AcknowledgeType.ValueType  # 3
     """Cannot be processed; never redelivered."""
     ACKNOWLEDGE_TYPE_RENEW: _AcknowledgeType.ValueType  # 4
-    """Still being processed; the acquisition lock is extended by its full duration."""
+    """Still being processed; the acquisition lock is extended."""
     ACKNOWLEDGE_TYPE_GAP: _AcknowledgeType.ValueType  # 5
     """The log has no record at this offset: it was compacted, or is a marker (Kafka: 0). For consumers of record
     batches.
@@ -73,7 +73,7 @@ ACKNOWLEDGE_TYPE_RELEASE: AcknowledgeType.ValueType  # 2
 ACKNOWLEDGE_TYPE_REJECT: AcknowledgeType.ValueType  # 3
 """Cannot be processed; never redelivered."""
 ACKNOWLEDGE_TYPE_RENEW: AcknowledgeType.ValueType  # 4
-"""Still being processed; the acquisition lock is extended by its full duration."""
+"""Still being processed; the acquisition lock is extended."""
 ACKNOWLEDGE_TYPE_GAP: AcknowledgeType.ValueType  # 5
 """The log has no record at this offset: it was compacted, or is a marker (Kafka: 0). For consumers of record
 batches.
@@ -228,6 +228,7 @@ class Acknowledgement(_message.Message):
     DELAY_MS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     UNSEEN_FIELD_NUMBER: _builtins.int
+    LOCK_MS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the sender; the result contains it."""
     topic_id: _builtins.str
@@ -246,6 +247,10 @@ class Acknowledgement(_message.Message):
     """For RELEASE: undoes the acquisition of a record that the application never received. The delivery does not count
     and nothing needs to be durable, so the result is immediate. Not allowed with `delay_ms`.
     """
+    lock_ms: _builtins.int
+    """For RENEW: the lock ends after this time: 1000 to the broker's `group.share.max.lock.ms`. 0: the length of the
+    stream's locks.
+    """
     def __init__(
         self,
         *,
@@ -259,10 +264,11 @@ class Acknowledgement(_message.Message):
         delay_ms: _builtins.int | None = ...,
         reason: _builtins.str = ...,
         unseen: _builtins.bool = ...,
+        lock_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type", "unseen", b"unseen"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_ms", b"lock_ms", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type", "unseen", b"unseen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
     _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015

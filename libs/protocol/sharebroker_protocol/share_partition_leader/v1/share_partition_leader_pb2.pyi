@@ -36,6 +36,7 @@ class DeliverRequest(_message.Message):
         BATCH_SIZE_FIELD_NUMBER: _builtins.int
         PAUSE_ON_LOCK_LOST_FIELD_NUMBER: _builtins.int
         PRINCIPAL_FIELD_NUMBER: _builtins.int
+        LOCK_MS_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
@@ -47,6 +48,8 @@ class DeliverRequest(_message.Message):
         """
         principal: _builtins.str
         """The principal whose records these are, as in Kafka's ACLs ("User:alice"); empty: User:ANONYMOUS."""
+        lock_ms: _builtins.int
+        """The length of the stream's locks; 0: the group's `share.record.lock.duration.ms`."""
         def __init__(
             self,
             *,
@@ -56,10 +59,11 @@ class DeliverRequest(_message.Message):
             batch_size: _builtins.int = ...,
             pause_on_lock_lost: _builtins.bool = ...,
             principal: _builtins.str = ...,
+            lock_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "principal", b"principal"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "lock_ms", b"lock_ms", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "principal", b"principal"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -196,6 +200,7 @@ class AcquireRecordsRequest(_message.Message):
     WITHOUT_RECORDS_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
+    LOCK_MS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     max_wait_ms: _builtins.int
@@ -212,6 +217,8 @@ class AcquireRecordsRequest(_message.Message):
     """The share session of the request; acquired records are released when it ends. Empty: none."""
     principal: _builtins.str
     """The principal that acquires the records; only it may acknowledge them. Empty: User:ANONYMOUS."""
+    lock_ms: _builtins.int
+    """The length of the locks; 0: the group's `share.record.lock.duration.ms`."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """In the order in which they are served."""
@@ -232,10 +239,11 @@ class AcquireRecordsRequest(_message.Message):
         without_records: _builtins.bool = ...,
         session_id: _builtins.str = ...,
         principal: _builtins.str = ...,
+        lock_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "principal", b"principal", "session_id", b"session_id", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "lock_ms", b"lock_ms", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "principal", b"principal", "session_id", b"session_id", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -388,10 +396,13 @@ class AcknowledgeRecordsRequest(_message.Message):
         PARTITION_FIELD_NUMBER: _builtins.int
         BATCHES_FIELD_NUMBER: _builtins.int
         DELAY_MS_FIELD_NUMBER: _builtins.int
+        LOCK_MS_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         delay_ms: _builtins.int
         """For released records: the delay in milliseconds before redelivery; 0: none. Absent: the group's retry backoff."""
+        lock_ms: _builtins.int
+        """For renewed records: the length of their locks; 0: the group's `share.record.lock.duration.ms`."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Batch]: ...
         def __init__(
@@ -401,10 +412,11 @@ class AcknowledgeRecordsRequest(_message.Message):
             partition: _builtins.int = ...,
             batches: _abc.Iterable[Global___AcknowledgeRecordsRequest.Batch] | None = ...,
             delay_ms: _builtins.int | None = ...,
+            lock_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "batches", b"batches", "delay_ms", b"delay_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "batches", b"batches", "delay_ms", b"delay_ms", "lock_ms", b"lock_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
         _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
