@@ -92,6 +92,12 @@ class GroupConfig:
     share_assignment_interval_ms: int = _bounded_by("group.share.assignment.interval.ms")
     share_record_lock_duration_ms: int = _bounded_by("group.share.record.lock.duration.ms")
     share_delivery_count_limit: int = _bounded_by("group.share.delivery.count.limit")
+    share_delivery_count_on: str = choice(
+        "acquisition",
+        ("acquisition", "failure"),
+        "What counts as a delivery: each acquisition (Kafka), or only a failure: the end of the lock, "
+        "session or stream, but not a release. Not Kafka's.",
+    )
     share_partition_max_record_locks: int = _bounded_by("group.share.partition.max.record.locks")
     share_auto_offset_reset: str = text(
         "latest",

@@ -59,7 +59,7 @@ class AckPart(NamedTuple):
     """The acknowledgements of one partition.
 
     `delay` (seconds) delays the records that are released; None: the group's retry backoff.
-    `lock` is for the records that are renewed.
+    `lock` is for the records that are renewed. `blameless`: releases do not count as deliveries.
     """
 
     topic_id: str
@@ -67,6 +67,7 @@ class AckPart(NamedTuple):
     batches: Sequence[AckBatch]
     delay: float | None = None
     lock: float = 0.0
+    blameless: bool = False
 
 
 class AcknowledgeCall(NamedTuple):

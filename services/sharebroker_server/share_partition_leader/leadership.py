@@ -393,6 +393,7 @@ def share_partition_settings(config: GroupConfig, broker: BrokerConfig) -> Share
         max_runs=broker.group_share_partition_max_runs,
         renew_enabled=config.share_renew_acknowledge_enable,
         read_committed=config.share_isolation_level == "read_committed",
+        releases_count=config.share_delivery_count_on == "acquisition",
         max_record_age=config.share_record_max_age_ms / 1000,
         backoff=_retry_backoff(config, broker),
     )

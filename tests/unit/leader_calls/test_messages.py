@@ -81,7 +81,9 @@ FETCHES = st.builds(
 )
 TYPES = st.lists(st.integers(-128, 127), max_size=3).map(tuple)
 BATCHES = st.builds(AckBatch, OFFSETS, OFFSETS, TYPES, st.none() | st.integers(1, 2**63 - 1))
-PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), st.none() | DELAYS, DELAYS)
+PARTS = st.builds(
+    AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), st.none() | DELAYS, DELAYS, st.booleans()
+)
 ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3).map(tuple), st.booleans())
 TYPED = st.builds(AckBatch, OFFSETS, OFFSETS, st.tuples(st.integers(0, 4)), st.none())
 RECONCILIATIONS = st.builds(
@@ -89,7 +91,15 @@ RECONCILIATIONS = st.builds(
     NAMES,
     NAMES,
     st.lists(
-        st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3).map(tuple), st.none(), st.just(0.0)),
+        st.builds(
+            AckPart,
+            NAMES,
+            INTS,
+            st.lists(TYPED, max_size=3).map(tuple),
+            st.none(),
+            st.just(0.0),
+            st.just(False),
+        ),
         max_size=3,
     ).map(tuple),
     st.booleans(),

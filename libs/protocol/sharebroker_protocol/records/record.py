@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import MAX_REASON
@@ -69,19 +69,24 @@ class RawRecord(Protocol):
     headers: list[tuple[str, bytes | None]]
 
 
-class AcknowledgementSink(Protocol):
-    """Receives acknowledgements. `detail` is the delay of a release or the lock length of a renewal, in
-    ms, or the reason of a reject."""
+class BlamelessRelease(NamedTuple):
+    """The detail of a release that does not count as a delivery, with its delay."""
 
-    def acknowledge(
-        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
-    ) -> Acknowledgement:
+    delay_ms: int | None = None
+
+
+Detail = int | str | BlamelessRelease | None
+"""The delay of a release or the lock length of a renewal, in ms, or the reason of a reject."""
+
+
+class AcknowledgementSink(Protocol):
+    """Receives acknowledgements."""
+
+    def acknowledge(self, record: Record, kind: AcknowledgeType, detail: Detail = None) -> Acknowledgement:
         """Acknowledges for the application. Raises IllegalStateError if it no longer holds the record."""
         ...
 
-    def queue(
-        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
-    ) -> Acknowledgement:
+    def queue(self, record: Record, kind: AcknowledgeType, detail: Detail = None) -> Acknowledgement:
         """Acknowledges for the consumer itself."""
         ...
 
@@ -186,7 +191,7 @@ class Acknowledgement(Outcome):
     # No reference to the record: thousands of reference cycles per second would burden the garbage collector.
     __slots__ = ("acquisition", "detail", "kind", "offset")
 
-    def __init__(self, record: Record, kind: AcknowledgeType, detail: int | str | None) -> None:
+    def __init__(self, record: Record, kind: AcknowledgeType, detail: Detail) -> None:
         # Replaces super().__init__(), which would cost one more call per record.
         self.progress = QUEUED
         self.error = None
@@ -195,6 +200,14 @@ class Acknowledgement(Outcome):
         self.offset = record.offset
         self.kind = kind
         self.detail = detail
+
+    @property
+    def delay_ms(self) -> int | None:
+        """The delay that a release requests; None: it requests none."""
+        if self.kind is not _RELEASE:
+            return None
+        detail = self.detail.delay_ms if isinstance(self.detail, BlamelessRelease) else self.detail
+        return detail if isinstance(detail, int) else None
 
     @property
     def is_confirmed_renewal(self) -> bool:
@@ -290,9 +303,13 @@ class Record:
         """Accepts the record: it was processed and is not delivered again."""
         return self.acquisition.sink.acknowledge(self, _ACCEPT)
 
-    def release(self, delay: float | None = None) -> Acknowledgement:
-        """Releases the record: it is delivered again, after `delay` seconds at the earliest."""
-        detail = None if delay is None else round(delay * 1000)
+    def release(self, delay: float | None = None, *, blameless: bool = False) -> Acknowledgement:
+        """Releases the record: it is delivered again, after `delay` seconds at the earliest.
+
+        Without a delay the group's retry backoff applies. With `blameless` this delivery does not count.
+        """
+        delay_ms = None if delay is None else round(delay * 1000)
+        detail = BlamelessRelease(delay_ms) if blameless else delay_ms
         return self.acquisition.sink.acknowledge(self, _RELEASE, detail)
 
     def reject(self, reason: str = "") -> Acknowledgement:

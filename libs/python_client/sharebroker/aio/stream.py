@@ -19,7 +19,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
 from sharebroker_protocol.membership import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
-from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords
+from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, BlamelessRelease
 
 if TYPE_CHECKING:
     import grpc
@@ -201,6 +201,10 @@ def _add_ack_batch(request: ConsumeRequest, batch: PendingAckBatch) -> None:
         ack.lock_ms = batch.detail
     elif isinstance(batch.detail, int):
         ack.delay_ms = batch.detail
+    elif isinstance(batch.detail, BlamelessRelease):
+        ack.blameless = True
+        if batch.detail.delay_ms is not None:
+            ack.delay_ms = batch.detail.delay_ms
     elif batch.detail:
         ack.reason = batch.detail
     elif batch.unseen:

@@ -28,6 +28,7 @@ from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Tim
 from sharebroker.cli.output import UNFINISHED, print_json, print_notice
 from sharebroker.cli.session import FromBeginning, environment, prepare, traced
 from sharebroker.cli.work_report import WorkReport
+from sharebroker.worker.config import MAX_DELAY
 
 REJECT_CODE: Final = 65
 """EX_DATAERR of sysexits.h: the input data was incorrect."""
@@ -57,6 +58,20 @@ def parse_codes(text: str) -> frozenset[int]:
     return frozenset(codes)
 
 
+def parse_backoff(text: str) -> float | None:
+    """Parses a delay in seconds; "group" is None. Raises typer.BadParameter."""
+    if text.strip() == "group":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_DELAY:
+        problem = f"{text!r} is neither a number of seconds from 0 to {MAX_DELAY:.0f} nor 'group'."
+        raise typer.BadParameter(problem, param_hint="--backoff")
+    return seconds
+
+
 def work(
     topic: Topic,
     group: InGroup,
@@ -75,15 +90,14 @@ def work(
         ),
     ] = str(REJECT_CODE),
     backoff: Annotated[
-        float,
+        str,
         typer.Option(
             "--backoff",
-            min=0,
-            max=86400,
             metavar="SECONDS",
-            help="Delay after a record's first failure; it doubles with each delivery.",
+            help="Delay after a record's first failure, which doubles with each delivery; or group: that of "
+            "share.retry.backoff.ms.",
         ),
-    ] = 1.0,
+    ] = "1",
     backoff_max: Annotated[
         float,
         typer.Option("--backoff-max", min=0, max=86400, metavar="SECONDS", help="The longest such delay."),
@@ -139,7 +153,7 @@ def work(
     runner, report = CommandRunner(command, codes, limit), WorkReport(limit)
     config = WorkerConfig(
         concurrency=workers,
-        backoff=backoff,
+        backoff=parse_backoff(backoff),
         backoff_max=backoff_max,
         max_failures=max_failures,
         idle_timeout=timeout,
@@ -164,7 +178,7 @@ def work(
 
 
 def delivery_limit(server: str, group: str) -> int | None:
-    """Returns the group's delivery limit; None without the permission to read it."""
+    """Returns the delivery limit of released records; None without one, or without the right to read it."""
     with Admin(server) as admin:
         try:
             configs = {config.name: config.value for config in admin.group_configs(group)}
@@ -172,6 +186,8 @@ def delivery_limit(server: str, group: str) -> int | None:
             if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return None
             raise
+    if configs.get("share.delivery.count.on") == "failure":
+        return None
     return int(configs["share.delivery.count.limit"])
 
 

@@ -45,7 +45,7 @@ class WorkReport:
         """Counts and prints a rejected or released record."""
         if isinstance(failure, Reject):
             outcome = consequence = kind = "rejected"
-        elif self._delivery_limit is not None and record.delivery_count >= self._delivery_limit:
+        elif self._is_last(record, failure):
             outcome = kind = "exhausted"
             consequence = f"archived at the delivery limit of {self._delivery_limit}"
         else:
@@ -56,6 +56,10 @@ class WorkReport:
         print_notice(f"{place(record)}, delivery {record.delivery_count}: {reason}; {consequence}.")
         self._stored["unfinished"].pop(_position(record), None)
         self._store(record, kind)
+
+    def _is_last(self, record: Record, failure: Exception) -> bool:
+        blameless = isinstance(failure, Retry) and failure.blameless
+        return not blameless and 0 < (self._delivery_limit or 0) <= record.delivery_count
 
     def unconfirmed(self, record: Record, error: KafkaError) -> None:
         """Counts a record whose acknowledgement the server did not confirm."""
@@ -110,8 +114,7 @@ def _position(record: Record) -> Position:
 
 def _delay(record: Record) -> float:
     """Returns the seconds of a release's delay."""
-    detail = record.acknowledgement.detail if record.acknowledgement is not None else None
-    return detail / 1000 if isinstance(detail, int) else 0.0
+    return ((record.acknowledgement and record.acknowledgement.delay_ms) or 0) / 1000
 
 
 def _places(positions: list[Position]) -> list[str]:

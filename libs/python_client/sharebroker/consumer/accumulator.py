@@ -32,6 +32,7 @@ from sharebroker_protocol.records.record import (
     Acknowledgement,
     AcknowledgeType,
     AcquiredRecords,
+    Detail,
     Record,
     spans,
 )
@@ -66,7 +67,7 @@ class PendingAckBatch:
         acquisition: AcquiredRecords,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
-        detail: int | str | None = None,
+        detail: Detail = None,
     ) -> None:
         """`offsets` is (first, last), last inclusive."""
         self.id = 0
@@ -152,9 +153,7 @@ class Accumulator:
         self.unacknowledged = 0
         """The number of these offsets."""
 
-    def queue(
-        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
-    ) -> Acknowledgement:
+    def queue(self, record: Record, kind: AcknowledgeType, detail: Detail = None) -> Acknowledgement:
         """Queues an acknowledgement; it replaces one that is still queued or that failed.
 
         Raises IllegalStateError if a final acknowledgement was already sent and did not fail.
@@ -190,7 +189,7 @@ class Accumulator:
                 self.drain()  # no writer runs after close
 
     def _replace_queued(
-        self, record: Record, present: Acknowledgement, kind: AcknowledgeType, detail: int | str | None
+        self, record: Record, present: Acknowledgement, kind: AcknowledgeType, detail: Detail
     ) -> Acknowledgement | None:
         """Changes and returns `present` if it is queued; returns None if a new one is permitted."""
         with self._lock:
@@ -212,7 +211,7 @@ class Accumulator:
         acquisition: AcquiredRecords,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
-        detail: int | str | None = None,
+        detail: Detail = None,
     ) -> None:
         """Queues an unreported acknowledgement: offsets without a record, renewals by the consumer."""
         if kind is not RENEW:
@@ -341,18 +340,16 @@ class ImplicitAccumulator(Accumulator):
     __slots__ = ()
 
     @override
-    def acknowledge(
-        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
-    ) -> Acknowledgement:
+    def acknowledge(self, record: Record, kind: AcknowledgeType, detail: Detail = None) -> Acknowledgement:
         raise IllegalStateError("with implicit acknowledgement the consumer accepts records automatically")
 
 
 def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:
     """Empties `queue` into groups of equal acquisition, type and detail, and marks all as SENT."""
-    groups: dict[tuple[int, AcknowledgeType, int | str | None], list[Acknowledgement]] = {}
+    groups: dict[tuple[int, AcknowledgeType, Detail], list[Acknowledgement]] = {}
     acquisition: AcquiredRecords | None = None
     kind: AcknowledgeType | None = None
-    detail: int | str | None = None
+    detail: Detail = None
     group: list[Acknowledgement] = []
     for _ in range(len(queue)):
         ack = queue.popleft()
@@ -407,7 +404,7 @@ class Renewal:
         """
         remaining = []
         for since, batch in self._batches:
-            by_length: dict[int | str | None, list[Record]] = {}
+            by_length: dict[Detail, list[Record]] = {}
             for record in batch:
                 if _is_unacknowledged(record, accumulator):
                     ack = record.acknowledgement

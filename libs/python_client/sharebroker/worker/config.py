@@ -31,15 +31,17 @@ class Reject(Exception):
 class Retry(Exception):
     """Raised by a handler: the record is released and delivered again after `delay` seconds.
 
-    Without a delay the worker's backoff applies. Raises ValueError for a delay below 0 or above a day.
+    Without a delay the worker's backoff applies. With `blameless` the delivery does not count. Raises
+    ValueError for a delay below 0 or above a day.
     """
 
-    def __init__(self, delay: float | None = None, reason: str = "") -> None:
+    def __init__(self, delay: float | None = None, reason: str = "", *, blameless: bool = False) -> None:
         if delay is not None and not 0 <= delay <= MAX_DELAY:
             raise ValueError(f"A delay must be between 0 and {MAX_DELAY:.0f} seconds, not {delay}.")
         super().__init__(reason)
         self.delay = delay
         self.reason = reason
+        self.blameless = blameless
 
 
 class MaxFailuresError(Exception):
@@ -61,8 +63,9 @@ class WorkerConfig:
     concurrency: int = 1
     """The number of records that are handled at a time, and of threads if the handler is not a coroutine
     function."""
-    backoff: float = 1.0
-    """The delay before a record is delivered again after its first failure."""
+    backoff: float | None = 1.0
+    """The delay before a record is delivered again after its first failure; None: the group's retry backoff
+    (`share.retry.backoff.ms`), which `idle_timeout` does not wait for."""
     backoff_multiplier: float = 2.0
     """The factor by which the delay grows with each delivery; 1 keeps it constant."""
     backoff_max: float = 100.0
@@ -97,8 +100,13 @@ class WorkerConfig:
             violations = [FieldViolation("backoff_max", text)]
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"backoff_max {text}", violations=violations)
 
-    def delay(self, delivery_count: int) -> float:
-        """Returns the seconds until the next delivery of a record that failed in this delivery (from 1)."""
+    def delay(self, delivery_count: int) -> float | None:
+        """Returns the seconds until the next delivery of a record that failed in this delivery (from 1).
+
+        None: the group decides.
+        """
+        if self.backoff is None:
+            return None
         return exponential_backoff(self.backoff, self.backoff_multiplier, self.backoff_max, delivery_count)
 
     def for_consumer(self) -> ConsumerConfig:

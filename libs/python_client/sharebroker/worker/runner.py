@@ -219,7 +219,9 @@ class Worker:
                 await self._call(record)
             except asyncio.CancelledError as cancelled:
                 stopped = task.cancelling() > 0  # otherwise the handler awaited something that was cancelled
-                failure = Retry(0.0, "the worker stopped") if stopped else Retry(None, "cancelled")
+                failure = (
+                    Retry(0.0, "the worker stopped", blameless=True) if stopped else Retry(None, "cancelled")
+                )
                 failure.__cause__ = cancelled
                 outcome = self._acknowledge(record, failure)
             except Exception as failure:
@@ -247,10 +249,10 @@ class Worker:
             record.accept()
         elif isinstance(failure, Reject):
             record.reject(failure.reason)
-        elif isinstance(failure, Retry) and failure.delay is not None:
-            record.release(failure.delay)
         else:
-            record.release(self._config.delay(record.delivery_count))
+            retry = failure if isinstance(failure, Retry) else Retry()
+            delay = self._config.delay(record.delivery_count) if retry.delay is None else retry.delay
+            record.release(delay, blameless=retry.blameless)
         return failure
 
     def _count(self, record: Record, failure: Exception | None, *, stopped: bool) -> None:
@@ -258,8 +260,7 @@ class Worker:
         if failure is None or isinstance(failure, Reject):
             self._failures = 0
             return
-        detail = record.acknowledgement.detail if record.acknowledgement is not None else None
-        delay = detail / 1000 if isinstance(detail, int) else 0.0
+        delay = ((record.acknowledgement and record.acknowledgement.delay_ms) or 0) / 1000
         if not isinstance(failure, Retry):
             _log.warning("%r: the handler failed; released, delay %g s", record, delay, exc_info=failure)
         if stopped:

@@ -18,6 +18,7 @@ from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
     MAX_WAIT,
+    RELEASE,
     RENEW,
     batches_refusal,
     check_bounds,
@@ -106,6 +107,8 @@ class UnaryConsumer:
         if not decision.type:
             raise invalid_field(f"{field}.type", "An acknowledgement needs a type.")
         check_delay(f"{field}.delay_ms", decision.delay_ms, decision.type)
+        if decision.blameless and decision.type != RELEASE:
+            raise invalid_field(f"{field}.blameless", "blameless is for RELEASE only.")
         if decision.lock_ms and decision.type != RENEW:
             raise invalid_field(f"{field}.lock_ms", "lock_ms is for RENEW only.")
         check_lock(f"{field}.lock_ms", decision.lock_ms, self._gateway.config.group_share_max_lock_ms)
@@ -116,7 +119,8 @@ class UnaryConsumer:
         if problem is not None:
             raise invalid_field(field, problem)
         delay = decision.delay_ms / 1000 if decision.HasField("delay_ms") else None
-        return AckPart(topic.topic_id, decision.partition, [batch], delay, decision.lock_ms / 1000)
+        lock, blameless = decision.lock_ms / 1000, decision.blameless
+        return AckPart(topic.topic_id, decision.partition, [batch], delay, lock, blameless)
 
     async def _acknowledge(self, key: SessionKey, parts: list[AckPart]) -> None:
         call = _acknowledge_call(key, parts)

@@ -24,11 +24,7 @@ from sharebroker_server.share_partition_leader.core.runs import (
     Run,
     Transition,
 )
-from sharebroker_server.share_partition_leader.core.transitions import (
-    AFTER_ACK,
-    RecordEvent,
-    after_failed_delivery,
-)
+from sharebroker_server.share_partition_leader.core.transitions import AFTER_ACK
 
 _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
 _RELEASE, _REJECT, _RENEW = map(int, (AckType.RELEASE, AckType.REJECT, AckType.RENEW))
@@ -218,7 +214,7 @@ class _Acknowledgement:
 
     def _release(self, run: Run) -> None:
         limit = self.settings.delivery_count_limit
-        run.target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
+        run.target = self.transition.after_release(run.delivery_count, limit)
         run.target_not_before_ms = run.next_delivery_ms(self.retry)
 
     def _renew(self, run: Run, lock: Lock) -> None:

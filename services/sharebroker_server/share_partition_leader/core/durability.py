@@ -141,11 +141,15 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
             target = run.target
             size = run.last - run.first + 1
             run.unlock(target)
-            if target is ACKNOWLEDGED:
-                acknowledged += size
-            elif target is not AVAILABLE:
-                archived += size
-            elif run.target_not_before_ms:
+            if target is not AVAILABLE:
+                if target is ACKNOWLEDGED:
+                    acknowledged += size
+                else:
+                    archived += size
+                continue
+            if transition.blameless:
+                run.delivery_count -= 1
+            if run.target_not_before_ms:
                 run.not_before_ms = run.target_not_before_ms
                 in_flight.wait(run)
                 postponed += size

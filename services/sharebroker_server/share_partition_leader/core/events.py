@@ -53,6 +53,8 @@ class SharePartitionSettings:
     """`share.retry.backoff.*`; None: failed records are redelivered at once."""
     max_record_age: float = 0.0
     """`share.record.max.age.ms`, in seconds; 0: records do not expire."""
+    releases_count: bool = True
+    """`share.delivery.count.on`: whether a release counts as a delivery."""
     max_lock: float = 43_200.0
     """`group.share.max.lock.ms`, in seconds: the longest lock that a member may request."""
 
@@ -154,6 +156,7 @@ class Acknowledge:
 
     `delay` (seconds) is for releases only; 0: they do not wait. None: the group's retry backoff applies.
     `lock` (seconds) is the length of renewed locks, for renewals only; 0: the group's.
+    `blameless` is for releases only: they do not count as deliveries.
     """
 
     member: str
@@ -161,6 +164,7 @@ class Acknowledge:
     reply: Reply
     delay: float | None = None
     lock: float = 0.0
+    blameless: bool = False
 
 
 class Reconcile(NamedTuple):

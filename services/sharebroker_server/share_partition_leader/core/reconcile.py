@@ -30,7 +30,6 @@ from sharebroker_server.share_partition_leader.core.transitions import (
     AFTER_ACK,
     TRANSITIONS,
     RecordEvent,
-    after_failed_delivery,
 )
 
 _RELEASE: Final = int(AckType.RELEASE)
@@ -124,7 +123,7 @@ class Reconciliation:
         if kind == AckType.REJECT:
             self.transition.rejected += run.size
         if target is AVAILABLE:
-            target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, self.delivery_count_limit)
+            target = self.transition.after_release(run.delivery_count, self.delivery_count_limit)
         self.transition.add(run, target, run.next_delivery_ms(self.retry) if target is AVAILABLE else 0)
 
     def _claim(self, run: Run) -> None:

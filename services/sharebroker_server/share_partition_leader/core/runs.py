@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateNote
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Reply
+from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 AVAILABLE = RecordState.AVAILABLE
 ACQUIRED = RecordState.ACQUIRED
@@ -60,16 +61,24 @@ class Transition:
 
     `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
     timeout) has none. `reply` receives the outcome. `rejected` and `gaps` count archived offsets by reason.
+    `blameless`: its releases do not count as deliveries.
     """
 
-    __slots__ = ("batches", "gaps", "rejected", "reply", "runs")
+    __slots__ = ("batches", "blameless", "gaps", "rejected", "reply", "runs")
 
-    def __init__(self, reply: Reply | None = None) -> None:
+    def __init__(self, reply: Reply | None = None, *, blameless: bool = False) -> None:
         self.reply = reply
+        self.blameless = blameless
         self.runs: list[Run] = []
         self.batches: list[StateBatch] = []
         self.rejected = 0
         self.gaps = 0
+
+    def after_release(self, delivery_count: int, delivery_count_limit: int) -> RecordState:
+        """The state after a release: ARCHIVED at the delivery limit, unless the release is blameless."""
+        if self.blameless:
+            return AVAILABLE
+        return after_failed_delivery(RecordEvent.RELEASE, delivery_count, delivery_count_limit)
 
     def add(self, run: Run, target: RecordState, not_before_ms: int = 0) -> None:
         """Adds a run; it changes to `target` when the transition is committed."""
@@ -113,8 +122,10 @@ class Run:
 
     def target_batch(self) -> StateBatch:
         """The state after the pending transition, as it is written."""
-        not_before_ms = self.target_not_before_ms if self.target is AVAILABLE else 0
-        return state_batch(self.first, self.last, self.target, self.delivery_count, not_before_ms)
+        if self.target is not AVAILABLE:
+            return StateBatch(self.first, self.last, self.target, self.delivery_count)
+        counted = self.delivery_count - (self.pending is not None and self.pending.blameless)
+        return state_batch(self.first, self.last, AVAILABLE, counted, self.target_not_before_ms)
 
     @property
     def size(self) -> int:

@@ -240,7 +240,11 @@ class SharePartition:
         if event.lock:
             validate_renewals(batches, "lock_ms")
             self.settings.check_lock(event.lock)
-        transition, retry = Transition(event.reply), self._retry(RetryCause.RELEASE, now, delay)
+        if event.blameless:
+            validate_releases(batches, "blameless")
+        blameless = event.blameless or not self.settings.releases_count
+        transition = Transition(event.reply, blameless=blameless)
+        retry = self._retry(RetryCause.RELEASE, now, delay)
         renewed = mark(self.in_flight, self.settings, event.member, batches, transition, retry)
         count_acknowledged(self.counts, batches)
         if renewed:
@@ -253,7 +257,8 @@ class SharePartition:
         member, batches, log_start, log_end, reply = event
         self.in_flight.drop_before(log_start)
         validate_reconciliation(batches)
-        transition, deadline = Transition(reply), now + self.settings.lock_duration
+        transition = Transition(reply, blameless=not self.settings.releases_count)
+        deadline = now + self.settings.lock_duration
         lock = self._locks.issue(member, deadline)
         reconciliation = Reconciliation(
             self.in_flight,

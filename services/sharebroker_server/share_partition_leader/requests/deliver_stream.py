@@ -316,7 +316,9 @@ class DeliverySession:
                 done(None)
             else:
                 delay = None if group.delay_ms is None else group.delay_ms / 1000
-                share_partition.handle(Acknowledge(self.holder, coalesce(acks), done, delay, lock))
+                share_partition.handle(
+                    Acknowledge(self.holder, coalesce(acks), done, delay, lock, group.blameless)
+                )
         except KafkaError as error:
             parts = _divide(share_partition, acks) if error.code in _DIVISIBLE else [acks]
             if len(parts) == 1:

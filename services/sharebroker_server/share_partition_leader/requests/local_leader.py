@@ -367,6 +367,7 @@ class _Acknowledgements(_DurableCall[values.AckResult]):
                 lambda error: self._complete(index, error),
                 part.delay,
                 part.lock,
+                part.blameless,
             )
         )
 

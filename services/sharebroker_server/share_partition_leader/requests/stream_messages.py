@@ -118,6 +118,7 @@ class AckGroup(NamedTuple):
     delay_ms: int | None
     unseen: bool = False
     lock_ms: int = 0
+    blameless: bool = False
 
 
 class AckRequest(NamedTuple):
@@ -138,7 +139,8 @@ def group_acks(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[Ack
         last = ack.last_offset if ack.HasField("last_offset") else first
         delay_ms = ack.delay_ms if ack.HasField("delay_ms") else None
         renewal = ack_type == RENEW
-        group = AckGroup(ack.topic_id, ack.partition, renewal, delay_ms, ack.unseen, ack.lock_ms)
+        details = (delay_ms, ack.unseen, ack.lock_ms, ack.blameless)
+        group = AckGroup(ack.topic_id, ack.partition, renewal, *details)
         groups.setdefault(group, []).append(AckRequest(first, last, ack_type, ack.lock_token, ack.id))
     for acks in groups.values():
         acks.sort(key=itemgetter(0))

@@ -35,6 +35,7 @@ class Record:
     deadline: float = 0.0
     change: tuple[int, int] | None = None
     later: float = 0.0
+    returned: bool = False
     not_before: float = 0.0
 
     @property
@@ -222,9 +223,17 @@ class Model:
     # --- requests of members
 
     def acknowledge(
-        self, number: int, member: str, batches: Sequence[AckBatch], now: float, delay: float | None = None
+        self,
+        number: int,
+        member: str,
+        batches: Sequence[AckBatch],
+        now: float,
+        delay: float | None = None,
+        *,
+        blameless: bool = False,
     ) -> bool:
         """Returns whether there is anything to persist. Raises Rejected."""
+        blameless |= not self.settings.releases_count
         changes: dict[int, int] = {}
         renewed: set[int] = set()
         for batch in batches:
@@ -246,14 +255,14 @@ class Model:
                     raise Rejected
                 kind = batch.types[offset - batch.first if len(batch.types) > 1 else 0]
                 if kind != RENEW:
-                    changes[offset] = self._after(record) if kind == 2 else AFTER_ACK[kind]
+                    changes[offset] = self._after(record, blameless) if kind == 2 else AFTER_ACK[kind]
                 elif self.settings.renew_enabled:
                     renewed.add(offset)
                 else:
                     raise Rejected
         for offset in renewed:
             self.records[offset].deadline = now + self.settings.lock_duration
-        return self._start_transition(number, changes, "release", now, delay)
+        return self._start_transition(number, changes, "release", now, delay, blameless)
 
     def undo_acquire(self, number: int, member: str, batches: Sequence[AckBatch]) -> None:
         """Like `acknowledge`, and the delivery does not count."""
@@ -295,7 +304,8 @@ class Model:
                     archived.append((offset, ARCHIVED, record.count, 0.0))
                 reason = self._settle_one(offset, last, member, batch.types[0], changes, now)
                 left += [(offset, reason)] if reason else []
-        changed = self._start_transition(number, changes, "release", now)
+        blameless = not self.settings.releases_count
+        changed = self._start_transition(number, changes, "release", now, None, blameless)
         self.written[number] += archived
         return changed or bool(archived), left
 
@@ -320,7 +330,8 @@ class Model:
         elif kind == RENEW and self.settings.renew_enabled:
             record.deadline = now + self.settings.lock_duration
         if kind != RENEW:
-            changes[offset] = self._after(record) if kind == 2 else AFTER_ACK[kind]
+            blameless = not self.settings.releases_count
+            changes[offset] = self._after(record, blameless) if kind == 2 else AFTER_ACK[kind]
         return ""
 
     def _claim(self, offset: int, last: int, member: str, now: float) -> None:
@@ -348,8 +359,8 @@ class Model:
         }
         return self._start_transition(number, held, "session", now)
 
-    def _after(self, record: Record) -> int:
-        return AVAILABLE if record.count < self.settings.delivery_count_limit else ARCHIVED
+    def _after(self, record: Record, blameless: bool = False) -> int:
+        return AVAILABLE if blameless or record.count < self.settings.delivery_count_limit else ARCHIVED
 
     def _later(self, count: int, cause: str, now: float, delay: float | None = None) -> float:
         """When a record is delivered again; 0: at once."""
@@ -361,14 +372,21 @@ class Model:
         return now + delay if delay else 0.0
 
     def _start_transition(
-        self, number: int, changes: dict[int, int], cause: str, now: float, delay: float | None = None
+        self,
+        number: int,
+        changes: dict[int, int],
+        cause: str,
+        now: float,
+        delay: float | None = None,
+        blameless: bool = False,
     ) -> bool:
         self.written[number] = []
         for offset, state in changes.items():
             record = self.records[offset]
             record.change = (number, state)
             record.later = self._later(record.count, cause, now, delay) if state == AVAILABLE else 0.0
-            self.written[number].append((offset, state, record.count, record.later))
+            record.returned = blameless and state == AVAILABLE
+            self.written[number].append((offset, state, record.count - record.returned, record.later))
         return bool(changes)
 
     # --- time and the log
@@ -424,4 +442,5 @@ class Model:
                 if durable:
                     record.put(state)
                     record.not_before = record.later
+                    record.count -= record.returned
         self.advance()

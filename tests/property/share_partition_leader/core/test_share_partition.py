@@ -32,6 +32,7 @@ LIMITS = st.builds(
     max_record_locks=st.integers(5, 60),
     max_runs=st.sampled_from([3, 8, 20_000, 20_000]),
     renew_enabled=st.sampled_from([True, True, False]),
+    releases_count=st.sampled_from([True, True, False]),
     backoff=st.none()
     | st.builds(
         RetryBackoff,
@@ -152,13 +153,13 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._acknowledge(member, batches)
 
     @precondition(lambda self: self.handed)
-    @rule(data=st.data(), delay=st.sampled_from([0.0, 0.5, 5.0, 30.0]))
-    def give_back_for_later(self, data: st.DataObject, delay: float) -> None:
+    @rule(data=st.data(), delay=st.sampled_from([0.0, 0.5, 5.0, 30.0]), blameless=st.booleans())
+    def give_back_for_later(self, data: st.DataObject, delay: float, blameless: bool) -> None:
         newest = len(self.handed) - 1
         member, piece = self.handed[data.draw(st.integers(max(0, newest - 3), newest))]
         first = data.draw(st.integers(piece.first, piece.last))
         last = data.draw(st.integers(first, piece.last))
-        self._acknowledge(member, [AckBatch(first, last, (2,), piece.token)], delay)
+        self._acknowledge(member, [AckBatch(first, last, (2,), piece.token)], delay, blameless=blameless)
 
     @precondition(lambda self: self.handed)
     @rule(data=st.data(), everything=st.booleans())
@@ -209,15 +210,20 @@ class SharePartitionMachine(RuleBasedStateMachine):
             member, [AckBatch(a, b, (kind,)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
         )
 
-    def _acknowledge(self, member: str, batches: list[AckBatch], delay: float | None = None) -> None:
+    def _acknowledge(
+        self, member: str, batches: list[AckBatch], delay: float | None = None, *, blameless: bool = False
+    ) -> None:
         self.number += 1
         try:
-            expected = self.model.acknowledge(self.number, member, batches, self.now, delay)
+            expected = self.model.acknowledge(
+                self.number, member, batches, self.now, delay, blameless=blameless
+            )
         except Rejected:
             with pytest.raises(KafkaError, match=r"INVALID_RE(CORD_STATE|QUEST)"):
-                self.share.acknowledge(member, batches, self.now, delay)
+                self.share.acknowledge(member, batches, self.now, delay, blameless=blameless)
         else:
-            self._queue(self.share.acknowledge(member, batches, self.now, delay), expected)
+            transition = self.share.acknowledge(member, batches, self.now, delay, blameless=blameless)
+            self._queue(transition, expected)
 
     def _release(self, member: str) -> None:
         self.number += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from sharebroker.cli.work import describe, parse_codes
+from sharebroker.cli.work import describe, parse_backoff, parse_codes
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,14 @@ def test_invalid_codes_are_bad_usage(text: str) -> None:
 )
 def test_exit_code_as_text(exit_code: int, text: str) -> None:
     assert describe(exit_code) == text
+
+
+@pytest.mark.parametrize(("text", "delay"), [("group", None), ("0", 0.0), ("2.5", 2.5), ("86400", 86_400.0)])
+def test_backoff_is_a_delay_or_that_of_the_group(text: str, delay: float | None) -> None:
+    assert parse_backoff(text) == delay
+
+
+@pytest.mark.parametrize("text", ["", "-1", "86401", "nan", "inf", "Group", "1s"])
+def test_invalid_backoff_is_bad_usage(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="neither a number of seconds from 0 to 86400 nor 'group'"):
+        parse_backoff(text)

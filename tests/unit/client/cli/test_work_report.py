@@ -92,3 +92,10 @@ def test_stored_and_shown_records_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     for offset in range(5):
         report.accepted(record(offset))
     assert report.incomplete, "two records were only counted"
+
+
+def test_a_blameless_release_is_not_archived_at_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    report, failed = WorkReport(1), record(4)
+    failed.release(0, blameless=True)
+    report.failed(failed, Retry(0.0, "the worker stopped", blameless=True))
+    assert "the worker stopped; released, delay 0 s." in capsys.readouterr().err

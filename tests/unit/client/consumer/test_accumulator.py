@@ -13,7 +13,7 @@ from sharebroker.consumer.accumulator import Accumulator, ImplicitAccumulator, P
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import Progress
 from sharebroker_protocol.records.batches import decode
-from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Detail, Record
 from tests.unit.client.batches import acquisition, batch
 
 ACCEPT, RELEASE, REJECT, RENEW = (AcknowledgeType(n) for n in (1, 2, 3, 4))
@@ -37,7 +37,7 @@ def held(accumulator: Accumulator, first: int = 0, last: int = 9) -> list[Record
     return decode(batch(first, [b"v"] * (last - first + 1)), [acquired]).records
 
 
-def fields(batch: PendingAckBatch) -> tuple[int, int, AcknowledgeType, int | str | None]:
+def fields(batch: PendingAckBatch) -> tuple[int, int, AcknowledgeType, Detail]:
     return (batch.first, batch.last, batch.kind, batch.detail)
 
 
@@ -45,7 +45,7 @@ def unconfirmed_offsets(accumulator: Accumulator) -> list[int]:
     return sorted(offset for ack in accumulator.pending() for offset in ack.unconfirmed_offsets)
 
 
-def drained(accumulator: Accumulator) -> list[tuple[int, int, AcknowledgeType, int | str | None]]:
+def drained(accumulator: Accumulator) -> list[tuple[int, int, AcknowledgeType, Detail]]:
     return sorted((fields(batch) for batch in accumulator.drain()), key=str)
 
 

@@ -109,6 +109,7 @@ async def succeeding(record: Record) -> None:
         (failing(Retry()), 2, (RELEASE, 2_000)),
         (failing(Retry(7.5)), 2, (RELEASE, 7_500)),
         (failing(Retry(0)), 2, (RELEASE, 0)),
+        (failing(Retry(3, blameless=True)), 2, (RELEASE, 3_000)),
         (failing(asyncio.CancelledError()), 1, (RELEASE, 1_000)),  # type: ignore[arg-type]
     ],
 )
@@ -352,6 +353,7 @@ async def test_handler_beyond_the_grace_period_is_released(
             await asyncio.wait_for(task, 20)  # and no MaxFailuresError: the handler did not fail
     go.set()
     assert acknowledged(stream) == [(0, RELEASE, 0)]
+    assert [ack.blameless for ack in stream.all_acknowledgements if ack.type == RELEASE] == [True]
     assert hooks.names() == ["on_start", "on_failure"]
 
 
@@ -378,6 +380,7 @@ async def test_a_handler_is_cancelled_once(gateway: FakeGateway) -> None:
         await asyncio.wait_for(task, 20)
     assert steps == ["started", "cancelled", "ended"]
     assert acknowledged(stream) == [(0, RELEASE, 0)]
+    assert [ack.blameless for ack in stream.all_acknowledgements if ack.type == RELEASE] == [True]
 
 
 async def test_consecutive_failures_stop_the_worker(gateway: FakeGateway) -> None:
@@ -497,3 +500,12 @@ def test_run_blocks_until_the_worker_stops() -> None:
     assert started.is_set()
     end.set()
     serving.join(20)
+
+
+async def test_without_a_backoff_the_group_decides(gateway: FakeGateway) -> None:
+    async with running(worker_of(gateway, failing(ValueError("a defect")), backoff=None)):
+        stream = await stream_of(gateway)
+        deliver(stream, 3)
+        assert await acknowledgements(stream, 1) == [(3, RELEASE, 0)]
+        (ack,) = [ack for ack in stream.all_acknowledgements if ack.type == RELEASE]
+        assert (ack.HasField("delay_ms"), ack.blameless) == (False, False)

@@ -99,3 +99,11 @@ async def test_invalid_lock_lengths_are_refused(harness: Harness, kind: Any, loc
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     with pytest.raises(grpc.aio.AioRpcError, match="lock_ms is 999; 1000 to 43200000 is allowed"):
         await harness.share.Acquire(request(lock_ms=999))
+
+
+async def test_blameless_releases_are_sent_to_the_leader(harness: Harness) -> None:
+    await harness.share.Acknowledge(_acknowledge(type=RELEASE, blameless=True, delay_ms=100))
+    (applied,) = harness.leader.of(leader.AcknowledgeRecordsRequest)
+    assert [(part.blameless, part.delay_ms) for part in applied.partitions] == [(True, 100)]
+    with pytest.raises(grpc.aio.AioRpcError, match="blameless is for RELEASE only"):
+        await harness.share.Acknowledge(_acknowledge(type=ACCEPT, blameless=True))

@@ -98,8 +98,11 @@ class SteppedPartition(SharePartition):
         now: float,
         delay: float | None = None,
         lock: float = 0.0,
+        *,
+        blameless: bool = False,
     ) -> Transition | None:
-        return _queued(self.handle(Acknowledge(member, batches, _ignore, delay, lock), now))
+        event = Acknowledge(member, batches, _ignore, delay, lock, blameless)
+        return _queued(self.handle(event, now))
 
     def reconcile(self, member: str, batches: Sequence[AckBatch], end: int, now: float) -> Reconciled:
         effects = self.handle(Reconcile(member, batches, 0, end, _ignore), now)

@@ -396,6 +396,17 @@ async def test_invalid_lock_lengths_are_rejected(harness: Harness, kind: int, lo
         assert await consumer.acknowledge_all(ack(0)) == [(0, 0, OK)]
 
 
+async def test_blameless_releases_do_not_count(harness: Harness) -> None:
+    await harness.publish(2)
+    async with stream(harness, credit=100) as consumer:
+        await consumer.got_offsets(0, 1)
+        for times in range(1, 8):
+            assert await consumer.acknowledge_all(ack(0, 1, RELEASE, blameless=True)) == [(0, 1, OK)]
+            await consumer.got_offsets(*[0, 1] * (times + 1))
+        assert {run.delivery_count for _, run in consumer.runs} == {1}
+        assert await consumer.acknowledge_all(ack(0, blameless=True)) == [(0, 0, REQUEST)]
+
+
 async def test_rejected_renewal_has_no_deadline(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness, credit=1) as consumer:

@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from sharebroker_protocol.status.v1 import status_pb2 as sharebroker_dot_status_dot_v1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&sharebroker/delivery/v1/delivery.proto\x12\x17sharebroker.delivery.v1\x1a\"sharebroker/status/v1/status.proto\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x82\x01\n\x0f\x41\x63quiredRecords\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_count\x18\x03 \x01(\x05\x12\x12\n\nlock_token\x18\x04 \x01(\x03\x12\x18\n\x10lock_deadline_ms\x18\x05 \x01(\x03\"\x92\x01\n\x08\x44\x65livery\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x16\n\x0erecord_batches\x18\x04 \x01(\x0c\x12:\n\x08\x61\x63quired\x18\x05 \x03(\x0b\x32(.sharebroker.delivery.v1.AcquiredRecords\"\xa3\x02\n\x0f\x41\x63knowledgement\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x03\x12\x18\n\x0blast_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x36\n\x04type\x18\x06 \x01(\x0e\x32(.sharebroker.delivery.v1.AcknowledgeType\x12\x12\n\nlock_token\x18\x07 \x01(\x03\x12\x15\n\x08\x64\x65lay_ms\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\t \x01(\t\x12\x0e\n\x06unseen\x18\n \x01(\x08\x12\x0f\n\x07lock_ms\x18\x0b \x01(\x05\x42\x0e\n\x0c_last_offsetB\x0b\n\t_delay_ms\"\xb5\x01\n\x15\x41\x63knowledgementResult\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x18\n\x10lock_deadline_ms\x18\x04 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x05 \x01(\x03\x12\x13\n\x0blast_offset\x18\x06 \x01(\x03\"n\n\x08LockLost\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\x13\n\x0blast_offset\x18\x04 \x01(\x03\x12\x12\n\nlock_token\x18\x05 \x01(\x03\"k\n\tLeftRange\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x33\n\x06reason\x18\x03 \x01(\x0e\x32#.sharebroker.delivery.v1.LeftReason*J\n\x0b\x41\x63quireMode\x12\x1c\n\x18\x41\x43QUIRE_MODE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41\x43QUIRE_MODE_RECORD_LIMIT\x10\x01*\xc1\x01\n\x0f\x41\x63knowledgeType\x12 \n\x1c\x41\x43KNOWLEDGE_TYPE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41\x43KNOWLEDGE_TYPE_ACCEPT\x10\x01\x12\x1c\n\x18\x41\x43KNOWLEDGE_TYPE_RELEASE\x10\x02\x12\x1b\n\x17\x41\x43KNOWLEDGE_TYPE_REJECT\x10\x03\x12\x1a\n\x16\x41\x43KNOWLEDGE_TYPE_RENEW\x10\x04\x12\x18\n\x14\x41\x43KNOWLEDGE_TYPE_GAP\x10\x05*\x8f\x01\n\nLeftReason\x12\x1b\n\x17LEFT_REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14LEFT_REASON_FINISHED\x10\x01\x12\x15\n\x11LEFT_REASON_TAKEN\x10\x02\x12\x19\n\x15LEFT_REASON_UNDER_WAY\x10\x03\x12\x18\n\x14LEFT_REASON_PAST_END\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&sharebroker/delivery/v1/delivery.proto\x12\x17sharebroker.delivery.v1\x1a\"sharebroker/status/v1/status.proto\"5\n\x0eTopicPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x82\x01\n\x0f\x41\x63quiredRecords\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_count\x18\x03 \x01(\x05\x12\x12\n\nlock_token\x18\x04 \x01(\x03\x12\x18\n\x10lock_deadline_ms\x18\x05 \x01(\x03\"\x92\x01\n\x08\x44\x65livery\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x16\n\x0erecord_batches\x18\x04 \x01(\x0c\x12:\n\x08\x61\x63quired\x18\x05 \x03(\x0b\x32(.sharebroker.delivery.v1.AcquiredRecords\"\xb6\x02\n\x0f\x41\x63knowledgement\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x03\x12\x18\n\x0blast_offset\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x36\n\x04type\x18\x06 \x01(\x0e\x32(.sharebroker.delivery.v1.AcknowledgeType\x12\x12\n\nlock_token\x18\x07 \x01(\x03\x12\x15\n\x08\x64\x65lay_ms\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\t \x01(\t\x12\x0e\n\x06unseen\x18\n \x01(\x08\x12\x0f\n\x07lock_ms\x18\x0b \x01(\x05\x12\x11\n\tblameless\x18\x0c \x01(\x08\x42\x0e\n\x0c_last_offsetB\x0b\n\t_delay_ms\"\xb5\x01\n\x15\x41\x63knowledgementResult\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x18\n\x10lock_deadline_ms\x18\x04 \x01(\x03\x12\x14\n\x0c\x66irst_offset\x18\x05 \x01(\x03\x12\x13\n\x0blast_offset\x18\x06 \x01(\x03\"n\n\x08LockLost\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\x13\n\x0blast_offset\x18\x04 \x01(\x03\x12\x12\n\nlock_token\x18\x05 \x01(\x03\"k\n\tLeftRange\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x33\n\x06reason\x18\x03 \x01(\x0e\x32#.sharebroker.delivery.v1.LeftReason*J\n\x0b\x41\x63quireMode\x12\x1c\n\x18\x41\x43QUIRE_MODE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41\x43QUIRE_MODE_RECORD_LIMIT\x10\x01*\xc1\x01\n\x0f\x41\x63knowledgeType\x12 \n\x1c\x41\x43KNOWLEDGE_TYPE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41\x43KNOWLEDGE_TYPE_ACCEPT\x10\x01\x12\x1c\n\x18\x41\x43KNOWLEDGE_TYPE_RELEASE\x10\x02\x12\x1b\n\x17\x41\x43KNOWLEDGE_TYPE_REJECT\x10\x03\x12\x1a\n\x16\x41\x43KNOWLEDGE_TYPE_RENEW\x10\x04\x12\x18\n\x14\x41\x43KNOWLEDGE_TYPE_GAP\x10\x05*\x8f\x01\n\nLeftReason\x12\x1b\n\x17LEFT_REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14LEFT_REASON_FINISHED\x10\x01\x12\x15\n\x11LEFT_REASON_TAKEN\x10\x02\x12\x19\n\x15LEFT_REASON_UNDER_WAY\x10\x03\x12\x18\n\x14LEFT_REASON_PAST_END\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sharebroker_protocol.delivery.v1.delivery_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ACQUIREMODE']._serialized_start=1139
-  _globals['_ACQUIREMODE']._serialized_end=1213
-  _globals['_ACKNOWLEDGETYPE']._serialized_start=1216
-  _globals['_ACKNOWLEDGETYPE']._serialized_end=1409
-  _globals['_LEFTREASON']._serialized_start=1412
-  _globals['_LEFTREASON']._serialized_end=1555
+  _globals['_ACQUIREMODE']._serialized_start=1158
+  _globals['_ACQUIREMODE']._serialized_end=1232
+  _globals['_ACKNOWLEDGETYPE']._serialized_start=1235
+  _globals['_ACKNOWLEDGETYPE']._serialized_end=1428
+  _globals['_LEFTREASON']._serialized_start=1431
+  _globals['_LEFTREASON']._serialized_end=1574
   _globals['_TOPICPARTITION']._serialized_start=103
   _globals['_TOPICPARTITION']._serialized_end=156
   _globals['_ACQUIREDRECORDS']._serialized_start=159
@@ -45,11 +45,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELIVERY']._serialized_start=292
   _globals['_DELIVERY']._serialized_end=438
   _globals['_ACKNOWLEDGEMENT']._serialized_start=441
-  _globals['_ACKNOWLEDGEMENT']._serialized_end=732
-  _globals['_ACKNOWLEDGEMENTRESULT']._serialized_start=735
-  _globals['_ACKNOWLEDGEMENTRESULT']._serialized_end=916
-  _globals['_LOCKLOST']._serialized_start=918
-  _globals['_LOCKLOST']._serialized_end=1028
-  _globals['_LEFTRANGE']._serialized_start=1030
-  _globals['_LEFTRANGE']._serialized_end=1137
+  _globals['_ACKNOWLEDGEMENT']._serialized_end=751
+  _globals['_ACKNOWLEDGEMENTRESULT']._serialized_start=754
+  _globals['_ACKNOWLEDGEMENTRESULT']._serialized_end=935
+  _globals['_LOCKLOST']._serialized_start=937
+  _globals['_LOCKLOST']._serialized_end=1047
+  _globals['_LEFTRANGE']._serialized_start=1049
+  _globals['_LEFTRANGE']._serialized_end=1156
 # @@protoc_insertion_point(module_scope)

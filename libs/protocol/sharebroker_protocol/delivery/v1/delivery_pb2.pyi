@@ -229,6 +229,7 @@ class Acknowledgement(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     UNSEEN_FIELD_NUMBER: _builtins.int
     LOCK_MS_FIELD_NUMBER: _builtins.int
+    BLAMELESS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the sender; the result contains it."""
     topic_id: _builtins.str
@@ -251,6 +252,8 @@ class Acknowledgement(_message.Message):
     """For RENEW: the lock ends after this time: 1000 to the broker's `group.share.max.lock.ms`. 0: the length of the
     stream's locks.
     """
+    blameless: _builtins.bool
+    """For RELEASE: does not count as a delivery, as if the record had not been acquired. Allowed with `delay_ms`."""
     def __init__(
         self,
         *,
@@ -265,10 +268,11 @@ class Acknowledgement(_message.Message):
         reason: _builtins.str = ...,
         unseen: _builtins.bool = ...,
         lock_ms: _builtins.int = ...,
+        blameless: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_ms", b"lock_ms", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type", "unseen", b"unseen"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "blameless", b"blameless", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_ms", b"lock_ms", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type", "unseen", b"unseen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
     _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015

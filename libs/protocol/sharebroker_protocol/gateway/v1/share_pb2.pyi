@@ -426,6 +426,7 @@ class AcknowledgeRequest(_message.Message):
         DELAY_MS_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
         LOCK_MS_FIELD_NUMBER: _builtins.int
+        BLAMELESS_FIELD_NUMBER: _builtins.int
         topic: _builtins.str
         """A topic's name."""
         partition: _builtins.int
@@ -441,6 +442,8 @@ class AcknowledgeRequest(_message.Message):
         """For RENEW: the lock ends after this time: 1000 to the broker's `group.share.max.lock.ms`. 0: the group's
         `share.record.lock.duration.ms`.
         """
+        blameless: _builtins.bool
+        """For RELEASE: does not count as a delivery."""
         def __init__(
             self,
             *,
@@ -453,10 +456,11 @@ class AcknowledgeRequest(_message.Message):
             delay_ms: _builtins.int | None = ...,
             reason: _builtins.str = ...,
             lock_ms: _builtins.int = ...,
+            blameless: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "last_offset", b"last_offset", "lock_ms", b"lock_ms", "lock_token", b"lock_token", "offset", b"offset", "partition", b"partition", "reason", b"reason", "topic", b"topic", "type", b"type"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "_last_offset", b"_last_offset", "blameless", b"blameless", "delay_ms", b"delay_ms", "last_offset", b"last_offset", "lock_ms", b"lock_ms", "lock_token", b"lock_token", "offset", b"offset", "partition", b"partition", "reason", b"reason", "topic", b"topic", "type", b"type"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
         _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015

@@ -397,12 +397,15 @@ class AcknowledgeRecordsRequest(_message.Message):
         BATCHES_FIELD_NUMBER: _builtins.int
         DELAY_MS_FIELD_NUMBER: _builtins.int
         LOCK_MS_FIELD_NUMBER: _builtins.int
+        BLAMELESS_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         delay_ms: _builtins.int
         """For released records: the delay in milliseconds before redelivery; 0: none. Absent: the group's retry backoff."""
         lock_ms: _builtins.int
         """For renewed records: the length of their locks; 0: the group's `share.record.lock.duration.ms`."""
+        blameless: _builtins.bool
+        """For released records: does not count as a delivery."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Batch]: ...
         def __init__(
@@ -413,10 +416,11 @@ class AcknowledgeRecordsRequest(_message.Message):
             batches: _abc.Iterable[Global___AcknowledgeRecordsRequest.Batch] | None = ...,
             delay_ms: _builtins.int | None = ...,
             lock_ms: _builtins.int = ...,
+            blameless: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "batches", b"batches", "delay_ms", b"delay_ms", "lock_ms", b"lock_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "batches", b"batches", "blameless", b"blameless", "delay_ms", b"delay_ms", "lock_ms", b"lock_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
         _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
