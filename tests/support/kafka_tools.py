@@ -16,9 +16,10 @@ from typing import Final
 
 import pytest
 
+from tests.support.class_data import class_data
 from tests.support.kafka_jars import SERVER, JarSet, is_there
 
-TOOL_FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+TOOL_FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """JVM flags for programs that run for seconds."""
 
 TOOL_SECONDS: Final = 60.0
@@ -73,18 +74,24 @@ def run_tool(
 ) -> Ran:
     """Runs a Kafka tool to its end with this standard input. Raises ToolFailed after `timeout` seconds."""
     try:
-        done = subprocess.run(
-            java(main, *arguments),
-            env=java_environment(jars),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        with class_data(_archive(main, jars)) as flags:
+            done = subprocess.run(
+                java(main, *arguments, flags=[*TOOL_FLAGS, *flags]),
+                env=java_environment(jars),
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
     except subprocess.TimeoutExpired as late:
         raise ToolFailed(f"{main}: not done after {timeout:g} s\n{late.stdout!r}\n{late.stderr!r}") from None
     return Ran(f"{main} {' '.join(arguments)}", done.returncode, done.stdout, _without_warnings(done.stderr))
+
+
+def _archive(main: str, jars: JarSet) -> Path:
+    # A source file runs in the compiler. The tools share one archive, of the tool that ran first.
+    return jars.folder / ("compiler.jsa" if main.endswith(".java") else "tools.jsa")
 
 
 def _without_warnings(err: str) -> str:
