@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -24,8 +24,44 @@ from tests.testkit.brokers import Serve
 from tests.testkit.servers import responds, running
 from tests.testkit.waiting import until
 
-MOST_PROCESSES: Final = 4
-"""Processes that a test starts at the same time: a busy machine starts few of them within a timeout."""
+_SERVE_CASES: Final = """
+import json, os, sys, typer
+from sharebroker_server.broker.commands.serve import serve
+for number, options in enumerate(json.load(sys.stdin)):
+    child = os.fork()
+    if child == 0:
+        for stream in (1, 2):
+            os.dup2(os.open(f"{number}.{stream}", os.O_WRONLY | os.O_CREAT, 0o600), stream)
+        sys.argv = ["sharebroker", *options]
+        typer.run(serve)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+"""Runs `serve` in a process per list of options. They share the import of the broker, which takes longest."""
+
+
+def failures(options: Sequence[Sequence[str]], folder: Path) -> Iterator[str]:
+    """Yields the one sentence on standard error for each list of options before the exit with status 2."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SERVE_CASES],
+        input=json.dumps([["--grpc", "127.0.0.1:0", "--kafka", "127.0.0.1:0", *each] for each in options]),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    for number, code in enumerate(done.stdout.split()):
+        out, message = ((folder / f"{number}.{stream}").read_text() for stream in (1, 2))
+        yield sentence_of(int(code), out, message)
+
+
+def sentence_of(code: int, out: str, message: str) -> str:
+    """Returns the sentence that `serve` printed; checks that it failed, with nothing else printed."""
+    assert code == 2, message
+    assert out == ""
+    assert message.startswith("sharebroker serve: ")
+    assert message.count("\n") == 1, message
+    return message.removeprefix("sharebroker serve: ").rstrip()
 
 
 class Failing:
@@ -41,11 +77,7 @@ class Failing:
     def sentence(self) -> str:
         """Returns the one sentence on standard error before the exit with status 2."""
         out, message = self._process.communicate(timeout=60)
-        assert self._process.returncode == 2, message
-        assert out == ""
-        assert message.startswith("sharebroker serve: ")
-        assert message.count("\n") == 1, message
-        return message.removeprefix("sharebroker serve: ").rstrip()
+        return sentence_of(self._process.returncode, out, message)
 
 
 @pytest.fixture
@@ -89,14 +121,10 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
 
 @pytest.mark.timeout(300)
 def test_invalid_options_are_reported(tmp_path: Path) -> None:
-    cases = list(BAD_OPTIONS.values())
-    for first in range(0, len(cases), MOST_PROCESSES):
-        started = [
-            (Failing("--data", str(tmp_path / "data"), *options), sentence)
-            for options, sentence in cases[first : first + MOST_PROCESSES]
-        ]
-        for failing, sentence in started:
-            assert sentence in failing.sentence()
+    cases = [("--data", str(tmp_path / "data"), *options) for options, _ in BAD_OPTIONS.values()]
+    sentences = [sentence for _, sentence in BAD_OPTIONS.values()]
+    for printed, sentence in zip(failures(cases, tmp_path), sentences, strict=True):
+        assert sentence in printed
     assert not (tmp_path / "data").exists()
 
 
