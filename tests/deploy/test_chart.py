@@ -35,7 +35,7 @@ from kubernetes_validate import __main__, utils
 utils.schema_contents = functools.cache(utils.schema_contents)
 sys.exit(__main__.main())
 """
-"""The program kubernetes-validate, which would parse a version's schemas anew for every manifest."""
+"""The program kubernetes-validate, which would parse a version's schemas again for every manifest."""
 
 needs_helm = pytest.mark.skipif(HELM is None, reason=NO_HELM)
 case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
