@@ -32,15 +32,19 @@ from tests.testkit.checker.events import (
 from tests.testkit.simulator.outside import EPOCH
 
 _CALL: Final = 3.0
-_TRIES: Final = 1000
-"""Attempts of an administrator: all faults end long before the last."""
 """Timeout of a call, in seconds."""
 
+_TRIES: Final = 1000
+"""Attempts of an administrator: all faults end long before the last."""
+
 MOST_AT_ONCE: Final = 4
+"""Maximum number of records that a producer publishes in one call."""
 
 DELAY_MS: Final = 1_500
 """The delay of a delayed release: longer than a fail-over sometimes takes."""
-"""Maximum number of records that a producer publishes in one call."""
+
+LATER: Final = "later-"
+"""The start of the values of records that every member delays by DELAY_MS at their first delivery."""
 
 WAIT_MS: Final = 1000
 
@@ -119,12 +123,12 @@ class Producer:
             await asyncio.sleep(at - client.time())
             await self.publish()
 
-    async def publish(self, *, patient: bool = False) -> None:
-        """Publishes a few records; if `patient`, until they are confirmed."""
+    async def publish(self, records: int = 0, *, prefix: str = "", patient: bool = False) -> None:
+        """Publishes this many records (0: a few); if `patient`, until they are confirmed."""
         client = self._client
         request = produce.PublishRequest(topic=self._topic)
-        for _ in range(client.random.randint(1, MOST_AT_ONCE)):
-            request.records.add(text=f"{self._name}-{self._published}")
+        for _ in range(records or client.random.randint(1, MOST_AT_ONCE)):
+            request.records.add(text=f"{prefix}{self._name}-{self._published}")
             self._published += 1
         while (response := await client.call(ProduceServiceStub, "Publish", request)) is None:
             if not patient:
@@ -172,7 +176,7 @@ class Consumer:
         random = self._client.random
         if not self.steady and random.random() < 0.3:
             await asyncio.sleep(random.uniform(0.0, 3.0))
-        moods = [(record, self._mood()) for record in records]
+        moods = [(record, self._verdict(record)) for record in records]
         decisions = [(record, verdict) for record, verdict in moods if verdict is not None]
         if self.steady or random.random() < 0.2:
             await self._acknowledge_all(decisions)
@@ -212,20 +216,33 @@ class Consumer:
                 deadline = result.lock_deadline_ms / 1000 - EPOCH if result.lock_deadline_ms else 0.0
                 client.history.add(Applied(client.time(), ask, deadline))
 
+    def _verdict(self, record: share.ShareRecord) -> Verdict | None:
+        first_of_later = record.delivery_count == 1 and record.value.startswith(LATER.encode())
+        return Verdict.RELEASE if self.steady and first_of_later else self._mood()
+
     def _mood(self) -> Verdict | None:
         [mood] = self._client.random.choices(*self._temper)
         return Verdict.ACCEPT if self.steady else mood
 
     def _ask(self, record: share.ShareRecord, verdict: Verdict) -> int:
         where = Share(self.group, record.topic, record.partition)
-        return self._asked(where, record.offset, record.lock_token, verdict)
+        delay_ms = _delay_ms(record, verdict)
+        delay = None if delay_ms is None else delay_ms / 1000
+        return self._asked(where, record.offset, record.lock_token, verdict, delay=delay)
 
     def _asked(
-        self, where: Share, offset: int, token: int, verdict: Verdict, *, by_token: bool = True
+        self,
+        where: Share,
+        offset: int,
+        token: int,
+        verdict: Verdict,
+        *,
+        by_token: bool = True,
+        delay: float | None = None,
     ) -> int:
         client = self._client
         number = len(client.history.events)
-        client.history.add(Requested(client.time(), number, where, offset, token, verdict, by_token))
+        client.history.add(Requested(client.time(), number, where, offset, token, verdict, by_token, delay))
         return number
 
     def _delivered(self, record: share.ShareRecord, *, streamed: bool = False) -> Delivered:
@@ -272,7 +289,7 @@ class StreamConsumer(Consumer):
         client = self._client
         for record in response.records:
             client.history.add(self._delivered(record, streamed=True))
-            verdict = self._mood()
+            verdict = self._verdict(record)
             request = share.ConsumeRequest(credit=1)
             if verdict is not None:
                 request.acknowledgements.append(self._acknowledgement(record, verdict))
@@ -299,7 +316,9 @@ class StreamConsumer(Consumer):
 
 def _delay_ms(record: share.ShareRecord, verdict: Verdict) -> int | None:
     """The delay of a release: every third record waits, another third explicitly does not."""
-    return (None, 0, DELAY_MS)[record.offset % 3] if verdict is Verdict.RELEASE else None
+    if verdict is not Verdict.RELEASE:
+        return None
+    return DELAY_MS if record.value.startswith(LATER.encode()) else (None, 0, DELAY_MS)[record.offset % 3]
 
 
 async def _requests(outgoing: asyncio.Queue[share.ConsumeRequest]) -> AsyncIterator[share.ConsumeRequest]:

@@ -22,7 +22,7 @@ from sharebroker_server.security import audit
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.aged import MAX_AGE_MS, AgedProducer
-from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
+from tests.simulation.clients import LATER, MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
 from tests.simulation.idempotent import PipeliningProducer
@@ -32,7 +32,7 @@ from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
 from tests.simulation.sabotage import Saboteur
 from tests.simulation.sessions import SessionConsumer
 from tests.testkit.checker.checker import Checker
-from tests.testkit.checker.events import Counted, Ended, Healed
+from tests.testkit.checker.events import Counted, Ended, Healed, Recovered
 from tests.testkit.checker.locks import Limits
 from tests.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
 from tests.testkit.simulator.loop import SimulatedLoop, Stuck, run
@@ -52,8 +52,10 @@ SKEW: Final = 0.2
 DRIFT: Final = 0.0025
 """Maximum drift of a clock; a bad quartz is fifty times better."""
 
-_POLLING: Final = patch("sharebroker_server.gateway.share.fetch.POLL_INTERVAL", 0.5)
+_POLL: Final = 0.5
 """Seconds between two calls of a request that queries several leaders: ten times as long as elsewhere."""
+
+_POLLING: Final = patch("sharebroker_server.gateway.share.fetch.POLL_INTERVAL", _POLL)
 
 _LONGEST_RUN: Final = 60.0
 """The longest time, in seconds, during which clocks are read."""
@@ -68,6 +70,8 @@ LIMITS: Final = Limits(
     # A lock, a lease that has to expire first, and a client's retries in between. A loss that is detected
     # late delays a call by KEEPALIVE.
     soon=2 * LOCK + 2 * LEASE + KEEPALIVE,
+    # 100 ms, and a tick: two calls of a request that queries several leaders, and some messages.
+    late=0.1 + _POLL + 0.1,
 )
 
 
@@ -257,13 +261,28 @@ class Cluster:
         for producer in self._producers:
             await producer.publish(patient=True)
         history, deadline = self.around.history, self._loop.now + PEACE
-        unfinished = history.checker.unfinished()
-        while unfinished and self._loop.now < deadline:
-            await asyncio.sleep(0.1)
-            unfinished = history.checker.unfinished()
-        if not unfinished:
+        if await self._drained(deadline):
+            await self._delay()
+        if await self._drained(deadline):
             await accounts.take(deadline)
         history.add(Ended(self._loop.now))
+
+    async def _drained(self, deadline: float) -> bool:
+        """Waits until every published record is finished; returns whether it is, at the deadline at last."""
+        checker = self.around.history.checker
+        remaining = checker.unfinished()
+        while remaining and self._loop.now < deadline:
+            await asyncio.sleep(0.1)
+            remaining = checker.unfinished()
+        return not remaining
+
+    async def _delay(self) -> None:
+        """Publishes records that members delay, and then more others than a member may hold."""
+        self.around.history.add(Recovered(self._loop.now))
+        for producer in self._producers[:1]:
+            await producer.publish(prefix=LATER, patient=True)
+            await asyncio.sleep(LIMITS.late)
+            await producer.publish(RECORD_LOCKS, patient=True)
 
     async def _shut_down(self) -> None:
         """Stops clients and processes in order; every remaining task must end by its deadline."""

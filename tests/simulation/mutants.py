@@ -242,6 +242,18 @@ def hasty_waits(self: InFlight, now_ms: float) -> bool:
     return _end_waits(self, now_ms + DELAY_MS)
 
 
+_next_deadline = SharePartition.next_deadline
+
+
+def late_waits(self: SharePartition) -> float | None:
+    deadline = _next_deadline(self)
+    return deadline if deadline is None or not self.in_flight.due else deadline + 1.0
+
+
+def room_by_width(self: InFlight, settings: SharePartitionSettings) -> int:
+    return settings.max_record_locks - self.count
+
+
 def no_lock_limit(config: GroupConfig, broker: BrokerConfig) -> SharePartitionSettings:
     return replace(share_partition_settings(config, broker), max_record_locks=2000)
 
@@ -362,6 +374,16 @@ MUTANTS: Final = (
         "delays end too early",
         lambda: [_on(InFlight, "end_waits", hasty_waits)],
         (Invariant.NOT_EARLY,),
+    ),
+    Mutant(
+        "delays end a second late",
+        lambda: [_on(SharePartition, "next_deadline", late_waits)],
+        (Invariant.ON_TIME,),
+    ),
+    Mutant(
+        "the window counts the offsets between its start and its end",
+        lambda: [_on(InFlight, "room", room_by_width)],
+        (Invariant.IN_TIME,),
     ),
     Mutant(
         "the in-flight limit is not enforced",

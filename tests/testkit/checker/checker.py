@@ -31,6 +31,7 @@ class Checker:
         self._calls: dict[int, e.CallBegan] = {}
         self._stale_writes: dict[int, e.WriteBegan] = {}
         self._healed_at: float | None = None
+        self._recovered_at: float | None = None
 
     def feed(self, event: e.Event) -> None:
         """Processes the next event. Raises Violation."""
@@ -57,6 +58,7 @@ class Checker:
         if model is None:
             model = self._shares[share] = ShareModel(share, self._limits)
             model.healed_at = self._healed_at
+            model.recovered_at = self._recovered_at
         return model
 
     def _check_value(self, log: tuple[str, int], offset: int, value: str) -> None:
@@ -183,6 +185,11 @@ class Checker:
         for model in self._shares.values():
             model.healed_at = event.at
 
+    def _on_recovered(self, event: e.Recovered) -> None:
+        self._recovered_at = event.at
+        for model in self._shares.values():
+            model.recovered_at = event.at
+
     def _on_ended(self, event: e.Ended) -> None:
         for call in self._calls.values():
             self._check_call(call, event.at)
@@ -222,5 +229,6 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.CallEnded: Checker._on_call_ended,
     e.Counted: Checker._on_counted,
     e.Healed: Checker._on_healed,
+    e.Recovered: Checker._on_recovered,
     e.Ended: Checker._on_ended,
 }

@@ -137,7 +137,7 @@ class Requested(Event):
     """A member sends a decision; `request_id` identifies it.
 
     With `by_token` it applies to this acquisition; otherwise to the member's current one, as for Kafka's
-    clients, which may be one whose response was lost.
+    clients, which may be one whose response was lost. A release may have a `delay` in seconds.
     """
 
     request_id: int
@@ -146,6 +146,7 @@ class Requested(Event):
     token: int
     verdict: Verdict
     by_token: bool = True
+    delay: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +307,11 @@ class Counted(Event):
 @dataclass(frozen=True, slots=True)
 class Healed(Event):
     """The last fault ended; from here on some consumer always fetches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered(Event):
+    """Every record is finished after the last fault; later ones, and delays, are delivered on time."""
 
 
 @dataclass(frozen=True, slots=True)

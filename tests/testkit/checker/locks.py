@@ -18,7 +18,8 @@ class Limits:
 
     `skew`: the largest difference between the clocks of two processes. `locks_slack`: the records by which
     the lock limit may be exceeded, since it does not split a batch. `soon`: the longest wait of an available
-    record. `grace`: the longest delay of a call beyond its deadline.
+    record. `late`: the same without faults and locks, and the longest time from the end of a delay to the
+    delivery. `grace`: the longest delay of a call beyond its deadline.
     """
 
     lock_duration: float = 30.0
@@ -27,6 +28,7 @@ class Limits:
     skew: float = 0.002
     locks_slack: int = 0
     soon: float = 5.0
+    late: float = 0.2
     grace: float = 0.5
 
 
@@ -39,11 +41,20 @@ class StoredFacts(NamedTuple):
     deliveries: int | None = None
 
 
+class Due(NamedTuple):
+    """The earliest and the latest end of a delay that began under a leader epoch."""
+
+    earliest: float
+    latest: float
+    leader_epoch: int
+
+
 @dataclass(slots=True)
 class Lock:
     """One acquisition that a member observed.
 
-    `given_up`: another member may hold the record; `unseen`: the acquisition may have been undone.
+    `given_up`: another member may hold the record; `unseen`: the acquisition may have been undone;
+    `streamed`: the member has a stream or session, which the leader serves without another call.
     """
 
     member: str
@@ -52,6 +63,7 @@ class Lock:
     deadline: float
     given_up: bool = False
     unseen: bool = False
+    streamed: bool = False
 
     @property
     def leader_epoch(self) -> int:
@@ -64,7 +76,8 @@ class OffsetHistory:
     """One offset: its locks by token, the requested decisions, and how it was finished.
 
     `kept_count` is the highest delivery count known to be stored; `free_since` a time from which no member
-    holds the record; `delivered_at` the time of its last delivery.
+    holds the record; `delivered_at` the time of its last delivery. `due` is the end of a delay that
+    must be kept.
     """
 
     locks: dict[int, Lock] = field(default_factory=dict)
@@ -74,11 +87,12 @@ class OffsetHistory:
     kept_count: int = 0
     free_since: float = 0.0
     delivered_at: float = 0.0
+    due: Due | None = None
 
     def deliver(self, seen: Delivered, limits: Limits, facts: StoredFacts) -> None:
         """Adds a delivery. Responses may be late: tokens order acquisitions, not times."""
         # A streamed record may be undone before its member notices the end of the stream.
-        lock = Lock(seen.member, seen.token, seen.count, seen.deadline, seen.streamed, seen.streamed)
+        lock = Lock(seen.member, seen.token, seen.count, seen.deadline, *(seen.streamed,) * 3)
         if seen.token in self.locks:
             broken(Invariant.ONE_HOLDER, f"{_name(seen)} was acquired twice under token {seen.token}")
         if self.finished_by is not None and seen.token > self.finished_by:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Set
+from math import inf
+from typing import Final
 
 from tests.testkit.checker.events import (
     Applied,
@@ -16,17 +18,25 @@ from tests.testkit.checker.events import (
     Verdict,
 )
 from tests.testkit.checker.invariants import Invariant, broken
-from tests.testkit.checker.locks import Limits, Lock, OffsetHistory, StoredFacts
+from tests.testkit.checker.locks import Due, Limits, Lock, OffsetHistory, StoredFacts
 from tests.testkit.checker.stored import StoredState
+
+_DRIFT: Final = 0.01
+"""The largest part of a second by which the second of a leader differs."""
 
 
 class ShareModel:
-    """The histories of its offsets. `healed_at` is the end of the last fault, None before."""
+    """The histories of its offsets.
+
+    `healed_at` is the end of the last fault, `recovered_at` the time from which records are delivered on
+    time; None before.
+    """
 
     def __init__(self, share: Share, limits: Limits) -> None:
         self.share = share
         self.stored = StoredState()
         self.healed_at: float | None = None
+        self.recovered_at: float | None = None
         self._limits = limits
         self._histories: defaultdict[int, OffsetHistory] = defaultdict(OffsetHistory)
         self._held: dict[tuple[int, int], Lock] = {}
@@ -35,6 +45,7 @@ class ShareModel:
         self._unsettled = -1
         self._moved_to = -1
         self._stale_leader = -1
+        self._served: dict[tuple[str, int], float] = {}
 
     def reset(self) -> None:
         """Starts over: an administrator will move the start offset."""
@@ -74,7 +85,11 @@ class ShareModel:
             )
         if self.healed_at is not None:
             since = max(self.healed_at, history.free_since, published_at, not_before)
-            self._check_in_time(seen.offset, seen.at - since)
+            prompt = not history.locks and published_at > self._served_since(seen)
+            self._check_in_time(
+                seen.offset, seen.at - since, self._limits.late if prompt else self._limits.soon
+            )
+        self._check_due(seen, history)
         count = self.stored.at(seen.offset).deliveries if self.stored.known else None
         history.deliver(seen, self._limits, StoredFacts(self._unsettled, count))
         self._held[seen.offset, seen.token] = history.locks[seen.token]
@@ -98,6 +113,10 @@ class ShareModel:
         history = self._histories[request.offset]
         history.apply(response.at, request, name, self._limits)
         lock = history.locks.get(request.token)
+        recovered = self.recovered_at is not None and request.at > self.recovered_at
+        if request.delay and recovered and lock is not None and lock.streamed:
+            shortest = request.delay * (1 - _DRIFT)
+            history.due = Due(request.at + shortest, response.at + request.delay, lock.leader_epoch)
         if request.verdict is Verdict.RENEW and lock is not None:
             lock.deadline = max(lock.deadline, response.deadline - self._limits.skew)
             history.free_since = max(history.free_since, response.deadline)
@@ -176,8 +195,26 @@ class ShareModel:
             lock.given_up = True
             lock.unseen = lock.unseen or unseen
 
-    def _check_in_time(self, offset: int, waited: float) -> None:
-        if waited > self._limits.soon:
+    def _served_since(self, seen: Delivered) -> float:
+        """Returns the time of the stream's first delivery by this leader after the recovery, or infinity."""
+        if self.recovered_at is None or seen.at < self.recovered_at or not seen.streamed:
+            return inf
+        return self._served.setdefault((seen.member, seen.token >> 32), seen.at)
+
+    def _check_due(self, seen: Delivered, history: OffsetHistory) -> None:
+        due, history.due = history.due, None
+        if due is None or due.leader_epoch != seen.token >> 32:  # the clocks of two leaders differ
+            return
+        name = f"{self.share} {seen.offset}"
+        if seen.at < due.earliest:
+            broken(
+                Invariant.NOT_EARLY, f"{name} was delivered {due.earliest - seen.at:.3f} s before its time"
+            )
+        if seen.streamed and seen.at > due.latest + self._limits.late:
+            broken(Invariant.ON_TIME, f"{name} was delivered {seen.at - due.latest:.3f} s after its time")
+
+    def _check_in_time(self, offset: int, waited: float, longest: float) -> None:
+        if waited > longest:
             broken(Invariant.IN_TIME, f"{self.share} {offset} waited {waited:.3f} s")
 
     def _check_leaders(self, lock: Lock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ from tests.testkit.checker.events import (
     MemberLeft,
     Moved,
     Published,
+    Recovered,
     Requested,
     Reset,
     Run,
@@ -46,7 +48,7 @@ from tests.testkit.checker.invariants import Invariant, Violation
 from tests.testkit.checker.locks import Limits
 
 SHARE = Share("g", "orders", 0)
-LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0)
+LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0, late=0.5)
 EPOCH = 1 << 32
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 
@@ -100,6 +102,30 @@ ACCEPTED_AND_STORED = [
     change(Run(1, 1, ACKNOWLEDGED, 1)),
     applied(),
 ]
+
+
+def delayed(again_at: float, token: int = 2, streamed: bool = True) -> list[Event]:
+    """A stream receives a record after the recovery, delays it by 10 s until 13.0, and receives it again."""
+    first, again = delivered(1), delivered(token, at=again_at, count=2)
+    return [
+        Recovered(0.5),
+        replace(first, streamed=True),
+        replace(requested(Verdict.RELEASE, 1), delay=10.0),
+        applied(),
+        replace(again, streamed=streamed),
+    ]
+
+
+def prompt(at: float, streamed: bool = True, recovered: float = 0.5) -> list[Event]:
+    """A stream is served, and receives a record that was published later, at 5.0."""
+    return [
+        Healed(0.0),
+        Recovered(recovered),
+        replace(delivered(1), streamed=streamed),
+        replace(published(1), at=5.0),
+        replace(delivered(2, at=at, offset=1), streamed=streamed),
+    ]
+
 
 BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a delayed record is delivered before its time": (
@@ -364,6 +390,12 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.IN_TIME,
         [published(), Healed(10.0), delivered(1, at=15.5)],
     ),
+    "a new record is not delivered in time to a stream that has no other": (
+        Invariant.IN_TIME,
+        prompt(5.6),
+    ),
+    "a delay ends late": (Invariant.ON_TIME, delayed(13.6)),
+    "a delay ends early by the clock of its leader": (Invariant.NOT_EARLY, delayed(11.8)),
     "a record whose lock timed out is not delivered in time": (
         Invariant.IN_TIME,
         [Healed(0.0), published(), delivered(1, at=1.0), delivered(2, at=17.0, count=2)],
@@ -389,6 +421,12 @@ SOUND: dict[str, Sequence[Event]] = {
         requested(Verdict.ACCEPT, 1),
         Ended(100.0),
     ],
+    "a delay ends in time": delayed(13.5),
+    "a delay ends late for a call, which may be late": delayed(13.6, streamed=False),
+    "a delay ends under another leader": delayed(11.8, token=EPOCH + 1),
+    "a new record arrives in time": prompt(5.5),
+    "a new record arrives late by a call": prompt(5.6, streamed=False),
+    "a new record arrives late before the recovery": prompt(5.6, recovered=20.0),
     "notes are not verified": [Happened(0.0, "a process is killed")],
     "the lock times out": [delivered(1, at=1.0), delivered(2, at=11.0, member="bob", count=2)],
     "the leader reports the lost lock": [
