@@ -237,6 +237,10 @@ class Access(Rights):
         """Charges partitions that the request creates or deletes. Raises THROTTLING_QUOTA_EXCEEDED."""
         self.gateway.quotas.mutate(self.client, partitions, strict=True)
 
+    def refund_mutation(self, charged: int, made: int) -> None:
+        """Returns the charge of partitions of which only `made` were created or deleted."""
+        self.gateway.quotas.refund_mutation(self.client, charged, made)
+
     async def wait_throttled(self, seconds: float) -> None:
         """Waits because of consumer_byte_rate."""
         await self.gateway.quotas.wait(QuotaKey.CONSUMER_BYTE_RATE, seconds)

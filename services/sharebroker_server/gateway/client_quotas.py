@@ -110,6 +110,12 @@ class ClientQuotas:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text, retry_after=seconds)
         self.charge(key, client, min(partitions, MAX_PARTITIONS))
 
+    def refund_mutation(self, client: QuotaClient, charged: int, made: int) -> None:
+        """Returns what `mutate` charged for partitions of which only `made` were created or deleted."""
+        excess = min(charged, MAX_PARTITIONS) - min(made, MAX_PARTITIONS)
+        if excess:
+            self.charge(QuotaKey.CONTROLLER_MUTATION_RATE, client, -excess)
+
     async def wait(self, key: QuotaKey, seconds: float) -> None:
         """Waits because of a quota, and counts the time."""
         self.throttled[key] += seconds

@@ -139,6 +139,7 @@ CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
     "acquire: no topic": (acquire(topics=[]), ErrorCode.INVALID_REQUEST, "topics"),
     "acquire: no group": (acquire(group_id=""), ErrorCode.INVALID_REQUEST, "group_id"),
     "acquire: member id too long": (acquire(member_id="m" * 37), ErrorCode.INVALID_REQUEST, "member_id"),
+    "acquire: too many topics": (acquire(topics=["flights"] * 1001), ErrorCode.INVALID_REQUEST, "topics"),
     "acquire: too many": (acquire(max_records=1001), ErrorCode.INVALID_REQUEST, "max_records"),
     "acquire: less than none": (acquire(max_records=-1), ErrorCode.INVALID_REQUEST, "max_records"),
     "acquire: too patient": (acquire(max_wait_ms=60_001), ErrorCode.INVALID_REQUEST, "max_wait_ms"),

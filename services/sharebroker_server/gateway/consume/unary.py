@@ -32,7 +32,8 @@ from sharebroker_server.rpc.errors import wire
 from sharebroker_server.security.acl import AclOperation
 
 MAX_ACQUIRE_RECORDS: Final = 1_000
-
+MAX_ACQUIRE_TOPICS: Final = 1_000
+"""Topics of one Acquire, whose partitions are all searched in one step of the event loop."""
 
 Decision = pb.AcknowledgeRequest.Decision
 
@@ -135,8 +136,8 @@ def _check(request: pb.AcquireRequest) -> None:
     check_group_id(request.group_id)
     if request.member_id:
         check_member_id(request.member_id)
-    if not request.topics:
-        raise invalid_field("topics", "At least one topic is needed.")
+    if not 1 <= len(request.topics) <= MAX_ACQUIRE_TOPICS:
+        raise invalid_field("topics", f"1 to {MAX_ACQUIRE_TOPICS} topics are allowed.")
     check_topic_names("topics", request.topics)
     check_bounds("max_records", request.max_records, 0, MAX_ACQUIRE_RECORDS)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))

@@ -9,7 +9,7 @@ from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
 from sharebroker_server.gateway.admin import acls, cluster, configs, groups, partitions, quotas, topics, users
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc import admin_rights as rights
-from sharebroker_server.gateway.grpc.servicers import Servicer, checked, rpc
+from sharebroker_server.gateway.grpc.servicers import Mutation, Servicer, checked, rpc
 
 
 async def _find_coordinator(
@@ -42,28 +42,30 @@ async def _describe_quotas(
     return quotas.describe_quotas(gateway, request)
 
 
-def _created(gateway: Gateway, request: cluster_pb2.CreateTopicsRequest) -> int:
-    """Returns the number of partitions that a request creates."""
+def _created(gateway: Gateway, request: cluster_pb2.CreateTopicsRequest) -> list[int]:
+    """Returns the number of partitions of each topic that a request creates."""
+    if request.validate_only:
+        return []
     default = gateway.catalog.broker.num_partitions
-    counts = (topic.num_partitions if topic.num_partitions > 0 else default for topic in request.topics)
-    return 0 if request.validate_only else sum(counts)
+    return [topic.num_partitions if topic.num_partitions > 0 else default for topic in request.topics]
 
 
-def _deleted(gateway: Gateway, request: cluster_pb2.DeleteTopicsRequest) -> int:
-    """Returns the number of partitions that a request deletes."""
+def _deleted(gateway: Gateway, request: cluster_pb2.DeleteTopicsRequest) -> list[int]:
+    """Returns the number of partitions of each topic that a request deletes."""
     catalog = gateway.catalog
     found = (
         catalog.topic(topic.name) if topic.name else catalog.topic_by_id(topic.topic_id)
         for topic in request.topics
     )
-    return sum(topic.partitions for topic in found if topic is not None)
+    return [0 if topic is None else topic.partitions for topic in found]
 
 
-def _added(gateway: Gateway, request: cluster_pb2.CreatePartitionsRequest) -> int:
-    """Returns the number of partitions that a request adds to topics."""
+def _added(gateway: Gateway, request: cluster_pb2.CreatePartitionsRequest) -> list[int]:
+    """Returns the number of partitions that a request adds to each topic."""
+    if request.validate_only:
+        return []
     existing = ((topic.count, gateway.catalog.topic(topic.name)) for topic in request.topics)
-    counts = (max(count - topic.partitions, 0) for count, topic in existing if topic is not None)
-    return 0 if request.validate_only else sum(counts)
+    return [0 if topic is None else max(count - topic.partitions, 0) for count, topic in existing]
 
 
 class AdminServicer(Servicer, AdminServiceServicer):
@@ -72,9 +74,11 @@ class AdminServicer(Servicer, AdminServiceServicer):
     Metadata = rpc(cluster.metadata, rights.metadata)
     FindCoordinator = rpc(_find_coordinator, rights.find_coordinator)
     DescribeConfigs = rpc(_describe_configs, rights.DESCRIBE_CONFIGS)
-    CreateTopics = rpc(topics.create_topics, rights.CREATE_TOPICS, mutated=_created)
-    DeleteTopics = rpc(topics.delete_topics, rights.DELETE_TOPICS, mutated=_deleted)
-    CreatePartitions = rpc(topics.create_partitions, rights.CREATE_PARTITIONS, mutated=_added)
+    CreateTopics = rpc(topics.create_topics, rights.CREATE_TOPICS, mutation=Mutation(_created, "topics"))
+    DeleteTopics = rpc(topics.delete_topics, rights.DELETE_TOPICS, mutation=Mutation(_deleted, "topics"))
+    CreatePartitions = rpc(
+        topics.create_partitions, rights.CREATE_PARTITIONS, mutation=Mutation(_added, "results")
+    )
     IncrementalAlterConfigs = rpc(configs.alter_configs, rights.ALTER_CONFIGS)
     ListOffsets = rpc(partitions.list_offsets, rights.LIST_OFFSETS)
     DeleteRecords = rpc(partitions.delete_records, rights.DELETE_RECORDS)

@@ -34,6 +34,32 @@ Check = Callable[[Access, Any], None]
 """Raises an AUTHORIZATION_FAILED error if the caller may not send the request."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """The charge of a request that creates or deletes partitions. As in Kafka, items that fail are free.
+
+    All items are charged at first, so that requests in progress count. A call of unknown outcome stays
+    charged. `partitions` returns the number of each item of a request; `results` is the field of the response
+    with their results.
+    """
+
+    partitions: Callable[[Gateway, Any], list[int]]
+    results: str
+
+    def charge(self, access: Access, request: Any) -> Sequence[int]:
+        """Charges all items; returns the partitions of each. Raises THROTTLING_QUOTA_EXCEEDED."""
+        partitions = self.partitions(access.gateway, request)
+        if any(partitions):
+            access.mutate(sum(partitions))
+        return partitions
+
+    def refund(self, access: Access, partitions: Sequence[int], response: Any) -> None:
+        """Returns the charge of the items that failed."""
+        results = getattr(response, self.results)
+        made = sum(count for count, result in zip(partitions, results, strict=True) if not result.error_code)
+        access.refund_mutation(sum(partitions), made)
+
+
 class Servicer:
     """The base of servicers whose methods `rpc` makes."""
 
@@ -54,12 +80,12 @@ def rpc(
     authorized: Authorized[Q, R],
     *,
     produces: bool = False,
-    mutated: Callable[[Gateway, Q], int] | None = None,
+    mutation: Mutation | None = None,
 ) -> Rpc[Q, R]:
     """Returns a method that calls `function` with the gateway, the request and the deadline of the call.
 
     With access control `authorized` calls it. If it `produces`, the request is charged to the caller's quota;
-    so are the partitions that it creates or deletes, which `mutated` returns.
+    so are the partitions that it creates or deletes (`mutation`).
     """
 
     async def serve(self: Servicer, request: Q, context: Any) -> R:
@@ -67,11 +93,17 @@ def rpc(
         audited(context)
         if produces and gateway.quotas.active:
             await Access(gateway, context).admit_produced(cast("Message", request), deadline)
-        if mutated is not None and gateway.quotas.active and (partitions := mutated(gateway, request)):
-            Access(gateway, context).mutate(partitions)
+        access = Access(gateway, context)
+        partitions: Sequence[int] = ()
+        if mutation is not None and gateway.quotas.active:
+            partitions = mutation.charge(access, request)
         if gateway.unrestricted:
-            return await function(gateway, request, deadline)
-        return await authorized(function, Access(gateway, context), request, deadline)
+            response = await function(gateway, request, deadline)
+        else:
+            response = await authorized(function, access, request, deadline)
+        if mutation is not None and partitions:
+            mutation.refund(access, partitions, response)
+        return response
 
     return cast("Rpc[Q, R]", serve)  # as the class binds it
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -12,6 +13,7 @@ from sharebroker_protocol.keda import externalscaler_pb2 as keda
 from sharebroker_server import aio
 from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.gateway.admin import topics
 from sharebroker_server.gateway.client_quotas import ClientQuotas, QuotaClient
 from sharebroker_server.gateway.grpc.admin import AdminServicer
 from sharebroker_server.gateway.grpc.request_time import charge_unary_calls
@@ -129,6 +131,27 @@ def _delete(**topic: str) -> pb.DeleteTopicsRequest:
     return pb.DeleteTopicsRequest(topics=[pb.DeleteTopicsRequest.Topic(**topic)])
 
 
+def _reply(clients: Clients, code: ErrorCode) -> None:
+    """Has the catalog return one result per topic, each with this error."""
+
+    def created(request: Any) -> Any:
+        result = pb.CreateTopicsResponse.Topic(error_code=wire(code))
+        return pb.CreateTopicsResponse(topics=[result] * len(request.topics))
+
+    def deleted(request: Any) -> Any:
+        result = pb.DeleteTopicsResponse.Topic(error_code=wire(code))
+        return pb.DeleteTopicsResponse(topics=[result] * len(request.topics))
+
+    def added(request: Any) -> Any:
+        result = pb.CreatePartitionsResponse.Topic(error_code=wire(code))
+        return pb.CreatePartitionsResponse(results=[result] * len(request.topics))
+
+    services = clients.harness.services
+    services.reply("CreateTopics", created)
+    services.reply("DeleteTopics", deleted)
+    services.reply("CreatePartitions", added)
+
+
 @pytest.mark.parametrize(
     ("method", "request_", "partitions"),
     [
@@ -144,20 +167,10 @@ def _delete(**topic: str) -> pb.DeleteTopicsRequest:
     ],
 )
 async def test_created_and_deleted_partitions_are_charged(
-    clients: Clients, method: str, request_: Any, partitions: int
+    clients: Clients, method: str, request_: Any, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed = wire(ErrorCode.POLICY_VIOLATION)
-    services = clients.harness.services
-    services.reply(
-        "CreateTopics", pb.CreateTopicsResponse(topics=[pb.CreateTopicsResponse.Topic(error_code=failed)])
-    )
-    services.reply(
-        "CreatePartitions",
-        pb.CreatePartitionsResponse(results=[pb.CreatePartitionsResponse.Topic(error_code=failed)]),
-    )
-    services.reply(
-        "DeleteTopics", pb.DeleteTopicsResponse(topics=[pb.DeleteTopicsResponse.Topic(error_code=failed)])
-    )
+    monkeypatch.setattr(topics, "await_visible", AsyncMock())
+    _reply(clients, ErrorCode.NONE)
     call = getattr(AdminServicer(clients.harness.gateway), method)
     await call(request_, Context())
     clients.limit(MUTATIONS, 0.5)
@@ -169,4 +182,41 @@ async def test_created_and_deleted_partitions_are_charged(
             await call(request_, Context())
         assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert refusal.value.retry_after == pytest.approx(2.0 * partitions)
-    assert len(services.requests[method]) == 2
+    assert len(clients.harness.services.requests[method]) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [("CreateTopics", _create(5)), ("CreatePartitions", _add(7)), ("DeleteTopics", _delete(name=TOPIC.name))],
+)
+async def test_rejected_changes_are_not_charged(clients: Clients, method: str, request_: Any) -> None:
+    _reply(clients, ErrorCode.POLICY_VIOLATION)
+    clients.limit(MUTATIONS, 0.5)
+    clients.quotas.charge(MUTATIONS, CALLER, 0.5)
+    await getattr(AdminServicer(clients.harness.gateway), method)(request_, Context())
+    assert clients.debt(MUTATIONS) == 0.0
+
+
+async def test_only_topics_that_are_created_are_charged(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "await_visible", AsyncMock())
+    results = [
+        pb.CreateTopicsResponse.Topic(error_code=wire(code))
+        for code in (ErrorCode.INVALID_CONFIG, ErrorCode.NONE)
+    ]
+    clients.harness.services.reply("CreateTopics", pb.CreateTopicsResponse(topics=results))
+    clients.limit(MUTATIONS, 0.5)
+    clients.quotas.charge(MUTATIONS, CALLER, 0.5)
+    request = pb.CreateTopicsRequest(topics=[*_create(5).topics, *_create(3).topics])
+    await AdminServicer(clients.harness.gateway).CreateTopics(request, Context())
+    assert clients.debt(MUTATIONS) == pytest.approx(6.0)
+
+
+async def test_a_call_of_unknown_outcome_stays_charged(clients: Clients) -> None:
+    clients.harness.services.fail("CreateTopics", ErrorCode.REQUEST_TIMED_OUT)
+    clients.limit(MUTATIONS, 0.5)
+    clients.quotas.charge(MUTATIONS, CALLER, 0.5)
+    with pytest.raises(KafkaError):
+        await AdminServicer(clients.harness.gateway).CreateTopics(_create(5), Context())
+    assert clients.debt(MUTATIONS) == pytest.approx(10.0)
