@@ -18,7 +18,7 @@ from sharebroker_server.record_log.core.transactions import (
     Transactions,
     commits,
     load_snapshots,
-    snapshots_of,
+    lost_snapshots,
 )
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings, stored_ids
@@ -151,12 +151,13 @@ def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch, id
 async def restore(
     store: RecordStore, partition: str, epoch: int, state: LogState, transactions: Transactions
 ) -> None:
-    """Appends the batches that memory has and the store lost, and the producer snapshots.
+    """Appends the batches and the producer snapshots that memory has and the store lost.
 
     Index rows are counted again when the log is loaded next. Batches that memory no longer has remain a gap.
 
     Raises:
         LogError: as `RecordStore.append` and `bounds`.
+        ValueError: a producer snapshot is of a later version.
     """
     end = (await store.bounds(partition)).log_end_offset
     lost = [batch for batch in state.hot_cache.batches() if batch.base_offset >= end]
@@ -168,5 +169,7 @@ async def restore(
             log_end=state.log_end_offset,
             restored_from=lost[0].base_offset,
         )
+    snapshots = lost_snapshots(transactions, await store.snapshots(partition))
+    if lost or snapshots:
         # The store had accepted them: it must accept them again while it is full, so that retention can run.
-        await store.append(partition, epoch, lost, (), snapshots_of(transactions), beyond_limit=True)
+        await store.append(partition, epoch, lost, (), snapshots, beyond_limit=True)

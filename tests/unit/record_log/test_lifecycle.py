@@ -17,8 +17,8 @@ from sharebroker_server.record_log.lifecycle import (
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import LogUnavailable
 from tests.testkit.memory.stream_log import Fault
-from tests.unit.record_log.batches import batch, stored
-from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, offsets, until_open
+from tests.unit.record_log.batches import batch, identified, stored
+from tests.unit.record_log.harness import NAME, NOW, SIZE, Harness, code_of, offsets, until_open
 
 
 def test_every_phase_has_transitions_and_closed_is_final() -> None:
@@ -94,6 +94,34 @@ async def test_restore_includes_producer_snapshots(harness: Harness) -> None:
     again = await harness.open()
     assert await again.append(sent) == Appended(0, 2, -1)  # recognised, not appended
     assert again.log_end_offset == 3
+
+
+async def test_restore_includes_a_snapshot_that_was_lost_alone(harness: Harness) -> None:
+    settings = LogSettings(dedup_window_ms=60_000)
+    log = await harness.open(settings)
+    now_ms = int(NOW * 1000)
+    await log.append(identified("a", time=now_ms, producer=(7, 0, 0)))
+    before = await harness.store.snapshots(NAME)
+    await log.append(
+        identified("a", time=now_ms, producer=(7, 0, 1))
+    )  # a duplicate: only its sequence counts
+    await harness.store.append(NAME, log.epoch, (), (), before)  # the fail-over of a store loses that
+    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
+    assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
+    await until_open(log)
+    successor = await harness.open(settings)
+    assert await successor.append(identified("b", time=now_ms, producer=(7, 0, 2))) == Appended(1, 1, -1)
+
+
+async def test_restore_keeps_a_later_snapshot_of_the_store(harness: Harness) -> None:
+    log = await harness.open()
+    await log.append(batch(producer=(7, 0, 0)))
+    harness.store.fail_next_append(Fault.DONE_UNKNOWN)
+    sent = batch(producer=(7, 0, 3))
+    assert await code_of(log.append(sent)) is ErrorCode.REQUEST_TIMED_OUT
+    await until_open(log)
+    assert await log.append(sent) == Appended(3, 5, -1)
+    assert log.log_end_offset == 6
 
 
 async def test_reopened_log_continues_at_its_end(harness: Harness) -> None:

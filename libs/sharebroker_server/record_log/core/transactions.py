@@ -294,6 +294,31 @@ def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     return producers | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in ended}
 
 
+def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Returns the snapshots of the durable state that the store lacks, or has in an earlier version.
+
+    The store may have a later version, of an append whose outcome is unknown.
+
+    Raises:
+        ValueError: a stored snapshot has an unknown format version.
+    """
+    producers = load_snapshots(stored).producers
+    return {
+        name: snapshot
+        for name, snapshot in snapshots_of(state).items()
+        if name not in stored
+        or (name[0] == "p" and _is_earlier(producers[int(name[1:])], state.producers[int(name[1:])]))
+    }
+
+
+def _is_earlier(stored: ProducerState, state: ProducerState) -> bool:
+    """Returns whether a stored state is earlier than the one in memory, by time, then by its last batch."""
+    stored_at, at = (stored.epoch, stored.timestamp), (state.epoch, state.timestamp)
+    if stored_at != at:
+        return stored_at < at
+    return set(stored.batches[-1:]) < set(state.batches) and stored.batches[-1:] != state.batches[-1:]
+
+
 def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
     """Returns the state that the snapshots of a partition contain.
 
