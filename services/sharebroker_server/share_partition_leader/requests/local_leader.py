@@ -185,10 +185,14 @@ class Fetch:
             if share_partition is None:
                 self._found = {}
                 share_partition = await self._leadership.share_partition(group_id, *part)
+                if self._has_ended():
+                    return
             fetched = share_partition.acquire(self._request, self._room)
             if fetched is NotFetched.NOT_CACHED:
                 self._found = {}
-                fetched = await share_partition.acquire_uncached(self._request, self._room)
+                fetched = await share_partition.acquire_uncached(
+                    self._request, self._room, self._leadership.ended_sessions
+                )
         except KafkaError as error:
             self._failed[part] = error
         else:
@@ -200,8 +204,12 @@ class Fetch:
             self._request.max_records <= 0
             or self._bytes >= call.max_bytes > 0
             or (self._cold and self._bytes >= call.min_bytes > 0)
-            or call.session_id in self._leadership.ended_sessions
+            or self._has_ended()
         )
+
+    def _has_ended(self) -> bool:
+        """Whether the share session of the fetch has ended."""
+        return self._call.session_id in self._leadership.ended_sessions
 
     def _is_complete(self) -> bool:
         enough = bool(self._fetched) and self._bytes >= self._call.min_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sharebroker_protocol.clock import now
@@ -126,21 +126,27 @@ class ShareGroupPartition:
         return NotFetched.NO_RECORDS
 
     async def acquire_uncached(
-        self, request: events.AcquireRequest, max_bytes: int = 0
+        self,
+        request: events.AcquireRequest,
+        max_bytes: int = 0,
+        ended_sessions: Container[str] = frozenset(),
     ) -> Fetched | NotFetched:
         """Acquires records, read from the store if necessary; one read at a time.
 
-        Reads on for up to SKIP_SECONDS while all records are archived, such as expired ones. Raises
-        KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
+        Reads on for up to SKIP_SECONDS while all records are archived, such as expired ones. Acquires nothing
+        if the share session of the request has ended meanwhile. Raises KafkaError: KAFKA_STORAGE_ERROR,
+        NOT_LEADER_OR_FOLLOWER.
         """
         clock = asyncio.get_running_loop().time
         until = clock() + SKIP_SECONDS
-        fetched = await self._acquire_read(request, max_bytes)
+        fetched = await self._acquire_read(request, max_bytes, ended_sessions)
         while fetched is NotFetched.NOT_CACHED and clock() < until:
-            fetched = await self._acquire_read(request, max_bytes)
+            fetched = await self._acquire_read(request, max_bytes, ended_sessions)
         return fetched
 
-    async def _acquire_read(self, request: events.AcquireRequest, max_bytes: int) -> Fetched | NotFetched:
+    async def _acquire_read(
+        self, request: events.AcquireRequest, max_bytes: int, ended_sessions: Container[str]
+    ) -> Fetched | NotFetched:
         offset = self._fetch_offset()
         if offset is None:
             return NotFetched.NO_RECORDS
@@ -154,6 +160,8 @@ class ShareGroupPartition:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
             )
+        if request.session in ended_sessions:
+            return NotFetched.NO_RECORDS
         acquired = self.handle(self._acquire_event(request, offset, batches)).acquired
         if acquired:
             return Fetched(acquired, bytes_of(batches, acquired))

@@ -251,6 +251,38 @@ async def test_ended_session_acquires_nothing_in_a_waiting_fetch(harness: Harnes
     assert acquired((await harness.acquire(member="m2"))[0]) == [(0, 2, 2)]
 
 
+async def _end_session(harness: Harness) -> None:
+    await harness.stub.ReleaseMember(pb.ReleaseMemberRequest(group_id=GROUP, member_id="m1", session_id="s"))
+
+
+async def test_session_that_ends_during_a_read_acquires_nothing(harness: Harness) -> None:
+    await harness.publish(3)
+    await harness.evict_hot_cache()
+    await harness.share_partition()
+    harness.records.open.clear()
+    late = asyncio.create_task(harness.acquire(session_id="s", max_wait_ms=5000))
+    await settle()
+    await _end_session(harness)
+    harness.records.open.set()
+    assert acquired((await late)[0]) == []
+    assert acquired((await harness.acquire(member="m2"))[0]) == [(0, 2, 1)]
+
+
+async def test_session_that_ends_during_a_load_acquires_nothing(harness: Harness) -> None:
+    await harness.publish(3)
+    share_partition = await harness.share_partition()
+    assert acquired((await harness.acquire(session_id="s"))[0])
+    late = asyncio.create_task(harness.acquire(session_id="s", max_wait_ms=5000))
+    await waiting(harness, late)
+    harness.persister.open.clear()
+    share_partition.retire()
+    await settle()
+    await _end_session(harness)
+    harness.persister.open.set()
+    assert acquired((await late)[0]) == []
+    assert acquired((await harness.acquire(member="m2"))[0]) == [(0, 2, 1)]
+
+
 PART = TopicIdPartition(TOPIC, 0)
 
 
