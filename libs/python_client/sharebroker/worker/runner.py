@@ -74,6 +74,7 @@ class Worker:
         )
         self._threads = HandlerThreads(self._config.concurrency)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop_requested = False
         self._wake_consumer: Callable[[], None] = lambda: None
         self._stopping = False
         self._changed = asyncio.Event()
@@ -96,6 +97,8 @@ class Worker:
         if self._loop is not None:
             raise IllegalStateError("the worker has run before")
         self._loop = asyncio.get_running_loop()
+        # Read after the loop is set: a `stop` in another thread that found no loop has set it before.
+        self._stopping = self._stop_requested
         async with self._join() as consumer:
             self._wake_consumer = consumer.wakeup
             grace: float | None = 0.0
@@ -115,11 +118,11 @@ class Worker:
 
         A second call ends the grace period. May be called from any thread, and before the worker runs.
         """
-        if self._loop is None:
-            self._stopping = True
-            return
-        with suppress(RuntimeError):  # the loop is closed: the worker has ended
-            self._loop.call_soon_threadsafe(self._stop)
+        self._stop_requested = True
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: the worker has ended
+                loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
         if self._stopping:
@@ -213,6 +216,7 @@ class Worker:
     ) -> Exception | None:
         """Calls the handler and acknowledges the record; returns why it was not accepted."""
         outcome: Exception | None = None
+        failure: Exception | None = None
         with suppress(Exception), processing:  # which marks the span of a record that failed
             try:
                 await self._run_hook(self._config.on_start, record)
@@ -223,11 +227,14 @@ class Worker:
                     Retry(0.0, "the worker stopped", blameless=True) if stopped else Retry(None, "cancelled")
                 )
                 failure.__cause__ = cancelled
+            except Exception as error:
+                failure = error
+            try:
                 outcome = self._acknowledge(record, failure)
-            except Exception as failure:
-                outcome = self._acknowledge(record, failure)
-            else:
-                outcome = self._acknowledge(record, None)
+            except Exception as error:
+                outcome = error
+                with suppress(Exception):  # otherwise its lock would be renewed until the worker ends
+                    record.release()
             if outcome is not None:
                 raise outcome
         return outcome

@@ -453,6 +453,58 @@ async def test_fatal_error_ends_the_run(gateway: FakeGateway) -> None:
     assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
+async def test_failed_acknowledgement_is_a_failure_and_releases_the_record(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(record: Record) -> None:
+        raise IllegalStateError("cannot accept")
+
+    monkeypatch.setattr(Record, "accept", fail)
+    hooks = Hooks()
+    async with running(worker_of(gateway, succeeding, max_failures=1, **hooks.settings())) as task:
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        assert await acknowledgements(stream, 1) == [(0, RELEASE, 0)]
+        with pytest.raises(MaxFailuresError) as stopped:
+            await task
+    assert isinstance(stopped.value.__cause__, IllegalStateError)
+    assert hooks.names() == ["on_start", "on_failure"]
+
+
+class SlowlyStopped(Worker):
+    """A worker whose `stop` is interrupted in its thread after it read that there is no loop."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.interrupted, self.runs = threading.Event(), threading.Event()
+        super().__init__(*arguments)
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        loop = self._found
+        if threading.current_thread() is not threading.main_thread():
+            self.interrupted.set()
+            assert self.runs.wait(20)
+        return loop
+
+    @_loop.setter
+    def _loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._found = loop
+
+
+async def test_stop_in_another_thread_during_the_start_is_not_missed(gateway: FakeGateway) -> None:
+    config = WorkerConfig(handle_signals=False)
+    worker = SlowlyStopped(gateway.address, "group", ["flights"], succeeding, config)
+    stopping = asyncio.create_task(asyncio.to_thread(worker.stop))
+    await asyncio.to_thread(worker.interrupted.wait, 20)
+    running, joined = asyncio.create_task(worker.run_async()), asyncio.create_task(stream_of(gateway))
+    await asyncio.wait([running, joined], return_when=asyncio.FIRST_COMPLETED)
+    worker.runs.set()
+    await stopping
+    async with asyncio.timeout(20):
+        await running
+    joined.cancel()
+
+
 async def test_worker_runs_once(gateway: FakeGateway) -> None:
     worker = worker_of(gateway, succeeding)
     worker.stop()
