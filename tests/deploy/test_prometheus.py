@@ -30,10 +30,13 @@ TROUBLE = {
     "SharebrokerAppendsFail": {'sharebroker_log_append_failures_total{log="group"}': _RISES},
     "SharebrokerInternalErrors": {'sharebroker_rpc_calls_total{code="INTERNAL"}': _RISES},
     "SharebrokerRestarts": {"process_start_time_seconds": _RISES, "sharebroker_build_info": _STAYS},
-    "SharebrokerOldestRecordLag": {"sharebroker_share_group_oldest_unaccepted_seconds": "901+0x90"},
+    "SharebrokerOldestRecordLag": {
+        "sharebroker_share_group_oldest_unaccepted_seconds": "901+0x90",
+        'sharebroker_share_group_records{state="locked"}': _STAYS,
+    },
     "SharebrokerGroupWithoutMembers": {
         "sharebroker_share_group_members": "0+0x90",
-        "sharebroker_share_group_lag": _STAYS,
+        'sharebroker_share_group_records{state="ready"}': _STAYS,
     },
     "SharebrokerLockTimeouts": {
         "sharebroker_share_group_acquisition_lock_timeouts_total": _RISES,

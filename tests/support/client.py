@@ -176,13 +176,14 @@ class Client:
         records: Sequence[share.ShareRecord],
         kind: int = ACCEPT,
         *,
+        delay_ms: int | None = None,
         timeout: float = TIMEOUT,
     ) -> list[ErrorCode]:
         """Acknowledges records with their lock tokens; returns the code of each result."""
         request = share.AcknowledgeRequest(
             group_id=group_id,
             member_id=member,
-            acknowledgements=[decision(record, kind) for record in records],
+            acknowledgements=[decision(record, kind, delay_ms) for record in records],
         )
         response = await self.share.Acknowledge(request, timeout=timeout)
         return [ErrorCode(result.error_code) for result in response.results]
@@ -235,7 +236,9 @@ async def connected(address: str) -> AsyncIterator[Client]:
         yield Client(channel)
 
 
-def decision(record: share.ShareRecord, kind: int = ACCEPT) -> share.AcknowledgeRequest.Decision:
+def decision(
+    record: share.ShareRecord, kind: int = ACCEPT, delay_ms: int | None = None
+) -> share.AcknowledgeRequest.Decision:
     """Returns the acknowledgement of an acquired record."""
     return share.AcknowledgeRequest.Decision(
         topic=record.topic,
@@ -243,6 +246,7 @@ def decision(record: share.ShareRecord, kind: int = ACCEPT) -> share.Acknowledge
         offset=record.offset,
         lock_token=record.lock_token,
         type=delivery.AcknowledgeType.ValueType(kind),
+        delay_ms=delay_ms,
     )
 
 

@@ -112,3 +112,9 @@ class GroupOffset:
     """The number of records that the group has not finished; None if it is not known."""
     leader_epoch: int
     """The lease epoch of the leader that wrote the state last."""
+    ready: int | None = None
+    """The number of records of `lag` that can be acquired now; None if it is not known."""
+    locked: int | None = None
+    """The number of records of `lag` that members hold; None if it is not known."""
+    waiting: int | None = None
+    """The number of records of `lag` that wait for the end of a delay; None if it is not known."""

@@ -54,7 +54,7 @@ _BATCH: Final = Conversion(
 _BATCHES: Final[dict[str, str | Mapped]] = {"batches": Mapped("state_batches", _BATCH)}
 _WRITE: Final = Conversion(StateWrite, pb.WriteShareGroupStateRequest.PartitionData, _BATCHES)
 _STATE: Final = Conversion(SharePartitionState, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
-_SUMMARY: Final = Conversion(StateSummary, pb.ReadShareGroupStateSummaryResponse.PartitionData)
+_SUMMARY: Final = Conversion(StateSummary, pb.ReadShareGroupStateSummaryResponse.PartitionData, absent=0)
 
 RETRIABLE: Final = frozenset(
     {

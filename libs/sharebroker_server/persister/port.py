@@ -41,12 +41,16 @@ class LocalStates(Protocol):
 
 
 class StateSummary(NamedTuple):
-    """The start offset and the number of finished records behind it; -1 if unknown."""
+    """The start offset and the number of finished records behind it; -1 if unknown.
+
+    `waiting_count` is the number of records that are stored with a time before which they are not delivered.
+    """
 
     state_epoch: int
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
+    waiting_count: int = 0
 
 
 class Persister(Protocol):

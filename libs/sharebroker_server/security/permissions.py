@@ -133,7 +133,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         ),
         "CreatePartitions": _needs(Right(AclOperation.ALTER, AclResourceType.TOPIC)),
         "IncrementalAlterConfigs": _configs(AclOperation.ALTER_CONFIGS),
-        "ListOffsets": _needs(_DESCRIBE_TOPIC),
+        "ListOffsets": _needs(_DESCRIBE_TOPIC, Need((_DESCRIBE_GROUP,), "to count the locks of a group")),
         "DescribeUserScramCredentials": _needs(_DESCRIBE_CLUSTER),
         "AlterUserScramCredentials": _needs(_ALTER_CLUSTER),
         "DescribeAcls": _needs(_DESCRIBE_CLUSTER),

@@ -17,6 +17,9 @@ from sharebroker_server.share_coordinator.core.commands import (
 )
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 
+FUTURE_MS = 10**16
+"""A time that no test reaches."""
+
 KEYS = [
     SharePartitionKey("g", TOPIC, 0),
     SharePartitionKey("g", TOPIC, 1),
@@ -35,7 +38,7 @@ batches = st.builds(
     st.integers(0, 8),
     st.sampled_from([0, 2, 4]),
     st.integers(0, 3),
-    st.none() | st.builds(StateNote, st.integers(1, 3)),
+    st.none() | st.builds(StateNote, st.sampled_from([1, 2, FUTURE_MS])),
 )
 
 commands: st.SearchStrategy[Command] = st.one_of(

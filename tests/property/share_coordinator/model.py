@@ -20,6 +20,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     SummaryReply,
     Write,
 )
+from tests.property.share_coordinator.commands import FUTURE_MS
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 
@@ -65,7 +66,11 @@ class Model:
                 there = self.partitions.get(key)
                 if there is None:
                     return SummaryReply()
-                return SummaryReply(there.state_epoch, there.leader_epoch, there.start_offset, there.count)
+                notes = [note for _, note in there.offsets.values.values()]
+                waiting = sum(note is not None and note.not_before_ms == FUTURE_MS for note in notes)
+                return SummaryReply(
+                    there.state_epoch, there.leader_epoch, there.start_offset, there.count, waiting
+                )
         raise AssertionError(command)
 
     def initialize(self, command: Initialize) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 from typing_extensions import override
@@ -37,6 +37,8 @@ EARLIEST = -2
 """As a timestamp: the log start offset."""
 LATEST = -1
 """As a timestamp: the log end offset."""
+
+_LAG_PARTS: Final = ("ready", "locked", "waiting")
 
 
 class InBand(Protocol):
@@ -343,6 +345,7 @@ class Admin(AsyncClient):
                     part.start_offset if part.start_offset >= 0 else None,
                     part.lag if part.lag >= 0 else None,
                     part.leader_epoch,
+                    *(getattr(part, name) if part.HasField(name) else None for name in _LAG_PARTS),
                 )
         return offsets
 

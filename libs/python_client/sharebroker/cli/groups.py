@@ -32,7 +32,9 @@ app = typer.Typer(
 
 _GROUPS: Final = columns("group", "state")
 _MEMBERS: Final = columns("member", "epoch#", "client_id CLIENT", "host", "topics", "assigned")
-_OFFSETS: Final = columns("topic", "partition#", "start_offset# START", "lag#", "leader_epoch#")
+_OFFSETS: Final = columns(
+    "topic", "partition#", "start_offset# START", "lag#", "ready#", "locked#", "waiting#", "leader_epoch#"
+)
 _RESETS: Final = columns("topic", "partition#", "start_offset# NEW START")
 _CONFIGS: Final = columns("name PROPERTY", "value", "is_default DEFAULT", "documentation MEANING")
 
@@ -53,7 +55,10 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     epilog=examples("sharebroker groups describe billing", "sharebroker groups describe billing --json")
 )
 def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """Show a group: its state, epochs, number of members, topics and lag."""
+    """Show a group: its state, epochs, number of members, topics and lag.
+
+    Of the lag: records that are ready, locked by members, and waiting for the end of a delay.
+    """
     with Admin(server) as admin:
         description = admin.describe_group(group)
         rows = offset_rows(admin.group_offsets(group), None)
@@ -65,7 +70,7 @@ def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fa
         "assignor": description.assignor,
         "members": len(description.members),
         "topics": sorted({row["topic"] for row in rows}),
-        "lag": sum(row["lag"] or 0 for row in rows),
+        **{name: sum(row[name] or 0 for row in rows) for name in ("lag", "ready", "locked", "waiting")},
     }
     print_facts(facts, as_json)
 
@@ -91,7 +96,7 @@ def members(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fal
 def show_offsets(
     group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
 ) -> None:
-    """List a group's start offset and lag per partition."""
+    """List a group's start offset and lag per partition: ready, locked and waiting records."""
     with Admin(server) as admin:
         rows = offset_rows(admin.group_offsets(group), topic)
     print_rows(rows, _OFFSETS, as_json, f"Group {group} has no offsets.")

@@ -203,11 +203,20 @@ CREATE_PARTITIONS = Items(
 
 # Partitions
 
+
+def _list_offsets_denial(access: Access, item: Any) -> KafkaError | None:
+    """Returns why an offset may not be listed, or the number of locks of a group may not be read."""
+    denial = access.id_denial(AclOperation.DESCRIBE, item.topic_id)
+    if denial is None and item.HasField("locked_by_group"):
+        return access.denial(AclOperation.DESCRIBE, GROUP, item.locked_by_group)
+    return denial
+
+
 LIST_OFFSETS = Items(
     "partitions",
     "partitions",
     leader.ListOffsetsResponse,
-    _by_id(AclOperation.DESCRIBE),
+    _list_offsets_denial,
     _partition(leader.ListOffsetsResponse.Partition),
 )
 DELETE_RECORDS = Items(

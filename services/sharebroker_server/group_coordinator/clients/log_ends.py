@@ -1,4 +1,4 @@
-"""Log start and log end offsets, requested from the leaders of partitions; the lag is computed from them."""
+"""Log starts, log ends and numbers of locks, requested from the leaders of partitions, for the lag."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ TIMEOUT: Final = 5.0
 
 
 class LogEnd(NamedTuple):
-    """A log end offset, and the timestamp (ms) of a requested record, 0 if unknown."""
+    """A log end offset, the timestamp (ms) of a requested record or 0, and the group's locked records."""
 
     offset: int
     timestamp: int = 0
+    locked: int = 0
 
 
 Starts = Mapping[TopicIdPartition, int | KafkaError]
@@ -31,8 +32,11 @@ Ends = Mapping[TopicIdPartition, LogEnd | KafkaError]
 class LogEnds(Protocol):
     """Finds the first and last offsets of partitions."""
 
-    async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:
-        """Returns each partition's log end and the timestamp of the record at its offset, or the error."""
+    async def of(self, group_id: str, partitions: Mapping[TopicIdPartition, int]) -> Ends:
+        """Returns each partition's log end, or the error.
+
+        With the timestamp of the record at the given offset, and the number of records that the group locked.
+        """
 
     async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
         """Returns the first readable offset of each partition, or the error."""
@@ -44,9 +48,9 @@ class LeaderLogEnds:
     def __init__(self, leaders: LeaderFinder) -> None:
         self._leaders = leaders
 
-    async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:
-        """Returns each partition's log end offset and the timestamp of the record at the given offset."""
-        found = (self._offset(key, LATEST, offset) for key, offset in partitions.items())
+    async def of(self, group_id: str, partitions: Mapping[TopicIdPartition, int]) -> Ends:
+        """Returns each partition's log end; a leader that has not loaded the share-partition has no locks."""
+        found = (self._offset(key, LATEST, offset, group_id) for key, offset in partitions.items())
         return dict(zip(partitions, await asyncio.gather(*found), strict=True))
 
     async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
@@ -56,13 +60,18 @@ class LeaderLogEnds:
         return dict(zip(partitions, starts, strict=True))
 
     async def _offset(
-        self, partition: TopicIdPartition, timestamp: int, made_at_offset: int | None = None
+        self,
+        partition: TopicIdPartition,
+        timestamp: int,
+        made_at_offset: int | None = None,
+        group_id: str | None = None,
     ) -> LogEnd | KafkaError:
         requested = pb.ListOffsetsRequest.Partition(
             topic_id=partition.topic_id,
             partition=partition.partition,
             timestamp=timestamp,
             made_at_offset=made_at_offset,
+            locked_by_group=group_id,
         )
         try:
             leader = await self._leaders.leader(*partition)
@@ -75,4 +84,4 @@ class LeaderLogEnds:
         except KafkaError as error:
             self._leaders.forget_leader(*partition)
             return error
-        return LogEnd(found.offset, found.made_at)
+        return LogEnd(found.offset, found.made_at, found.locked)

@@ -1,4 +1,9 @@
-"""Start offsets and lag of share groups: persisted start offsets compared with the log end offsets."""
+"""Start offsets and lag of share groups: persisted start offsets compared with the log end offsets.
+
+The records of the lag are ready, locked or waiting. The share coordinator counts those that wait, because a
+leader unloads a share-partition without locks, whatever waits in it. The leader counts the locks: it keeps a
+share-partition with locks in memory.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +32,16 @@ _PORTION: Final = 500
 
 
 class UnreadLag(NamedTuple):
-    """The lag of a partition that the group has not read yet.
+    """The lag of a partition whose start offset is not stored yet.
 
-    `oldest` is the time of its first record (ms) or 0.
+    `oldest` is the time of its first record (ms) or 0. `locked` of its records are locked, the others ready.
     """
 
     topic: str
     partition: int
     lag: int
     oldest: int
+    locked: int
 
 
 class Lags:
@@ -76,9 +82,9 @@ class Lags:
         }
         found = await self._ends.starts(places)
         starts = {place: start for place, start in found.items() if isinstance(start, int)}
-        ends = await self._ends.of(starts)
+        ends = await self._ends.of(described.group_id, starts)
         return [
-            UnreadLag(places[place], place.partition, end.offset - start, end.timestamp)
+            UnreadLag(places[place], place.partition, end.offset - start, end.timestamp, end.locked)
             for place, start in starts.items()
             if isinstance(end := ends[place], LogEnd)
         ]
@@ -106,9 +112,10 @@ class Lags:
         outcomes = await asyncio.gather(*(self._summary(group_id, key) for key in partitions))
         found = dict(zip(partitions, outcomes, strict=True))
         # The lag needs a start offset and a count of completed deliveries.
-        ends = await self._ends.of(
-            {key: known.start_offset for key, summary in found.items() if (known := _with_count(summary))}
-        )
+        starts = {
+            key: known.start_offset for key, summary in found.items() if (known := _with_count(summary))
+        }
+        ends = await self._ends.of(group_id, starts)
         return {key: _row(key.partition, summary, ends.get(key)) for key, summary in found.items()}
 
     async def _summary(self, group_id: str, partition: TopicIdPartition) -> StateSummary | KafkaError:
@@ -146,4 +153,8 @@ def _row(partition: int, summary: StateSummary | KafkaError, end: LogEnd | Kafka
         if isinstance(end, LogEnd):
             row.lag = end.offset - summary.start_offset - summary.delivery_complete_count
             row.oldest_timestamp = end.timestamp if row.lag else 0
+            # Counted at slightly different times, the parts might otherwise exceed the lag.
+            row.waiting = min(summary.waiting_count, max(row.lag, 0))
+            row.locked = min(end.locked, max(row.lag, 0) - row.waiting)
+            row.ready = row.lag - row.waiting - row.locked
     return row

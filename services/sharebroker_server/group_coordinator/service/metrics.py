@@ -25,15 +25,31 @@ _Place = tuple[str, str, str]
 
 
 class Backlog(NamedTuple):
-    """The lag of a partition; `oldest` is the time of its first record (ms), 0 if unknown or without lag."""
+    """The lag of a partition; `oldest` is the time of its first record (ms), 0 if unknown or without lag.
+
+    `locked` and `waiting` are parts of the lag.
+    """
 
     lag: int
     oldest: int
+    locked: int = 0
+    waiting: int = 0
 
     def plus(self, other: Backlog) -> Backlog:
         """Returns the backlog of both partitions together."""
         times = [time for time in (self.oldest, other.oldest) if time]
-        return Backlog(self.lag + other.lag, min(times, default=0))
+        return Backlog(
+            self.lag + other.lag,
+            min(times, default=0),
+            self.locked + other.locked,
+            self.waiting + other.waiting,
+        )
+
+    def by_state(self) -> Iterator[tuple[str, int]]:
+        """Yields the number of records in each state; their sum is the lag."""
+        yield "ready", self.lag - self.locked - self.waiting
+        yield "locked", self.locked
+        yield "waiting", self.waiting
 
 
 _NONE: Final = Backlog(0, 0)
@@ -104,6 +120,16 @@ class GroupMetrics:
             "only if the group starts with the earliest record.",
             ((_labels(place), backlog.lag) for place, backlog in self._backlogs.items()),
         )
+        yield gauge(
+            "sharebroker_share_group_records",
+            "Records of the lag by state: ready to be acquired, locked by members, "
+            "or waiting for the end of a delay.",
+            (
+                ((*_labels(place), "state", state), number)
+                for place, backlog in self._backlogs.items()
+                for state, number in backlog.by_state()
+            ),
+        )
         time = now()
         yield gauge(
             "sharebroker_share_group_oldest_unaccepted_seconds",
@@ -150,4 +176,4 @@ def _rows(described: pb.DescribeShareGroupOffsetsResponse.Group) -> Iterator[tup
         for row in topic.partitions:
             if row.lag != UNKNOWN:
                 place = (described.group_id, topic.topic_name, str(row.partition))
-                yield place, Backlog(row.lag, row.oldest_timestamp)
+                yield place, Backlog(row.lag, row.oldest_timestamp, row.locked, row.waiting)

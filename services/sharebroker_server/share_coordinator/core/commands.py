@@ -101,9 +101,14 @@ class ListTopics(NamedTuple):
 
 
 class Summarize(NamedTuple):
-    """Read start offset, epochs and count without raising an epoch."""
+    """Read start offset, epochs and counts without raising an epoch.
+
+    `clock_skew`: seconds by which the clock of this process is ahead of that of Redis, which sets stored
+    times.
+    """
 
     key: SharePartitionKey
+    clock_skew: float = 0.0
 
 
 class Inspect(NamedTuple):
@@ -141,6 +146,7 @@ class SummaryReply:
     leader_epoch: int = 0
     start_offset: int = -1
     delivery_complete_count: int = -1
+    waiting_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

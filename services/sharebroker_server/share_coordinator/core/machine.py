@@ -70,6 +70,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareRecord,
     ShareState,
     States,
+    waiting_count,
 )
 
 MAX_RECORDS_PER_DEADLINE: Final = 256
@@ -184,12 +185,18 @@ class ShareCoordinatorMachine(WithoutSoftState):
     def _list_topics(self, _: c.ListTopics, __: float) -> _Decision:
         return Decision((), frozenset(key.topic_id for key in self._states))
 
-    def _summarize(self, command: c.Summarize, _: float) -> _Decision:
+    def _summarize(self, command: c.Summarize, now: float) -> _Decision:
         state = self._states.get(command.key)
         if state is None:
             return Decision((), c.SummaryReply())
-        count = state.delivery_complete_count
-        return Decision((), c.SummaryReply(state.state_epoch, state.leader_epoch, state.start_offset, count))
+        reply = c.SummaryReply(
+            state.state_epoch,
+            state.leader_epoch,
+            state.start_offset,
+            state.delivery_complete_count,
+            waiting_count(state.runs, (now - command.clock_skew) * 1000),
+        )
+        return Decision((), reply)
 
     def _inspect(self, command: c.Inspect, _: float) -> _Decision:
         return Decision((), c.Inspection(deepcopy(self._states.get(command.key)), self._last_position))

@@ -103,6 +103,15 @@ def count_below(runs: Sequence[StateBatch], start_offset: int) -> int:
     return index - 1 if index and runs[index - 1][1] >= start_offset else index
 
 
+def waiting_count(runs: Sequence[StateBatch], now_ms: float) -> int:
+    """Returns how many offsets of the runs are not delivered before a time after `now_ms`."""
+    return sum(
+        last - first + 1
+        for first, last, _, _, note in runs
+        if note is not None and note.not_before_ms > now_ms
+    )
+
+
 def _disjoint(batches: Sequence[StateBatch]) -> Sequence[StateBatch]:
     """Returns the batches as ascending disjoint ones.
 

@@ -28,7 +28,7 @@ _BATCHES: Final[dict[str, str | Mapped]] = {"state_batches": Mapped(nested=STATE
 INITIALIZE: Final = Conversion(Initialize, pb.InitializeShareGroupStateRequest.PartitionData)
 WRITE: Final = Conversion(Write, pb.WriteShareGroupStateRequest.PartitionData, _BATCHES)
 READ_REPLY: Final = Conversion(ReadReply, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
-SUMMARY: Final = Conversion(SummaryReply, pb.ReadShareGroupStateSummaryResponse.PartitionData)
+SUMMARY: Final = Conversion(SummaryReply, pb.ReadShareGroupStateSummaryResponse.PartitionData, absent=0)
 
 _RECORDS: Final[dict[type, tuple[str, Conversion[Any, LogRecord]]]] = {
     ShareCheckpoint: ("checkpoint", Conversion(ShareCheckpoint, LogRecord, _BATCHES)),

@@ -74,6 +74,8 @@ async def list_offsets(
     response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
     if part.HasField("made_at_offset") and part.made_at_offset < end:
         response.made_at = max(log.time_of(max(part.made_at_offset, log.log_start_offset)), 0)
+    if (loaded := led.ready.get(part.locked_by_group)) is not None:
+        response.locked = loaded.core.in_flight.locked
 
 
 async def delete_records(

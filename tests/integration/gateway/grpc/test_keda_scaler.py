@@ -12,7 +12,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.keda import externalscaler_pb2 as pb
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from tests.support.client import TIMEOUT, Client, connected, rejection
+from tests.support.client import RELEASE, TIMEOUT, Client, connected, rejection
 from tests.testkit.brokers import one_process
 from tests.testkit.waiting import eventually
 
@@ -66,6 +66,25 @@ async def test_workers_scale_with_the_lag(channel: grpc.aio.Channel, client: Cli
     await client.acknowledge(group, "m", held[5:])
     await eventually(lambda: _is(keda, 0), 60)
     assert not await keda.active()
+
+
+async def test_waiting_records_scale_no_workers_until_they_are_due(
+    channel: grpc.aio.Channel, client: Client
+) -> None:
+    topic, _ = await client.create()
+    group = await client.group()
+    keda = Keda(channel, {"group": group, "topic": topic})
+    await client.publish(topic, "abc")
+    held = await client.acquire_all(group, topic, 3, "m")
+    assert await keda.metric() == 3
+    await client.acknowledge(group, "m", held[:1], RELEASE, delay_ms=3_600_000)
+    await eventually(lambda: _is(keda, 2), 60)
+    await client.acknowledge(group, "m", held[1:2], RELEASE, delay_ms=3_000)
+    await client.acknowledge(group, "m", held[2:])
+    await eventually(lambda: _is(keda, 0), 60)
+    assert not await keda.active()
+    await eventually(lambda: _is(keda, 1), 60)
+    assert await keda.active()
 
 
 async def next_value(stream: Any) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
@@ -41,6 +43,34 @@ async def test_lag_counts_unfinished_records(cluster: Cluster, broker: Broker) -
         (40, -1, 0),
         (-1, -1, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "locked", "expected"),
+    [
+        (0, 0, (60, 0, 0)),
+        (20, 0, (40, 0, 20)),
+        (20, 15, (25, 15, 20)),
+        (50, 15, (0, 10, 50)),
+        (99, 9, (0, 0, 60)),
+    ],
+    ids=["ready", "waiting", "all states", "a record that was due is locked", "records deleted meanwhile"],
+)
+async def test_lag_consists_of_ready_locked_and_waiting_records(
+    cluster: Cluster, broker: Broker, waiting: int, locked: int, expected: tuple[int, int, int]
+) -> None:
+    topic_id = await broker.create("a", 2)
+    await broker.beat("m", 0, "a")
+    place = TopicIdPartition(topic_id, 0)
+    cluster.states.states[SharePartitionKey("g", *place)] = StateSummary(1, 7, 40, 5, waiting)
+    cluster.ends.ends[place] = 105
+    cluster.ends.locked["g", place] = locked
+    cluster.ends.locked["other", place] = 7
+    (topic,) = await offsets(broker)
+    known, unknown = topic.partitions
+    assert known.lag == 60
+    assert (known.ready, known.locked, known.waiting) == expected
+    assert not any(unknown.HasField(name) for name in ("ready", "locked", "waiting"))
 
 
 async def test_partition_without_lag_has_an_error(cluster: Cluster, broker: Broker) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.group_coordinator.service.metrics import Backlog, GroupMetrics
 from sharebroker_server.persister.port import StateSummary
-from tests.scenarios.group_coordinator.harness import Broker, Cluster
+from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster
 
 
 def values(metrics: GroupMetrics, name: str) -> dict[tuple[str, ...], float]:
@@ -24,6 +26,15 @@ async def lagging(cluster: Cluster, broker: Broker, group: str, *lags: int) -> N
         cluster.states.states[SharePartitionKey(group, topic_id, partition)] = StateSummary(1, 1, 10, 0)
 
 
+async def starts_with_the_earliest(broker: Broker, group: str) -> None:
+    request = cluster_pb2.IncrementalAlterConfigsRequest()
+    resource = request.resources.add(resource_type=cluster_pb2.RESOURCE_TYPE_GROUP, resource_name=group)
+    resource.configs.add(name="share.auto.offset.reset", value="earliest")
+    await broker.until(lambda: broker.catalog.IncrementalAlterConfigs(request, CONTEXT))
+    changed = ConfigResource(ResourceType.GROUP, group)
+    await broker.follower.wait_for(lambda catalog: bool(catalog.configs(changed)), 5)
+
+
 async def test_metrics_show_the_last_refresh(cluster: Cluster, broker: Broker) -> None:
     metrics = broker.groups.metrics(lambda: 10)
     await lagging(cluster, broker, "g", 3, 0)
@@ -35,6 +46,34 @@ async def test_metrics_show_the_last_refresh(cluster: Cluster, broker: Broker) -
         ("group", "g", "topic", "g-topic", "partition", "0"): 3,
         ("group", "g", "topic", "g-topic", "partition", "1"): 0,
     }
+
+
+async def test_records_of_the_lag_are_counted_by_state(cluster: Cluster, broker: Broker) -> None:
+    metrics = broker.groups.metrics(lambda: 10)
+    await lagging(cluster, broker, "g", 9)
+    ((key, summary),) = cluster.states.states.items()
+    place = TopicIdPartition(key.topic_id, key.partition)
+    cluster.states.states[key] = summary._replace(waiting_count=4)
+    cluster.ends.locked["g", place] = 2
+    await metrics.refresh()
+    place_labels = ("group", "g", "topic", "g-topic", "partition", "0", "state")
+    assert values(metrics, "share_group_records") == {
+        (*place_labels, "ready"): 3,
+        (*place_labels, "locked"): 2,
+        (*place_labels, "waiting"): 4,
+    }
+
+
+async def test_locks_count_before_a_start_offset_is_stored(cluster: Cluster, broker: Broker) -> None:
+    metrics = broker.groups.metrics(lambda: 10)
+    await starts_with_the_earliest(broker, "g")
+    await lagging(cluster, broker, "g", 9)
+    ((key, summary),) = cluster.states.states.items()
+    cluster.states.states[key] = summary._replace(start_offset=-1)
+    cluster.ends.locked["g", TopicIdPartition(key.topic_id, key.partition)] = 2
+    await metrics.refresh()
+    counts = values(metrics, "share_group_records")
+    assert [number for number in counts.values() if number] == [17, 2]
 
 
 async def test_groups_and_partitions_with_series_are_limited(cluster: Cluster, broker: Broker) -> None:
@@ -50,3 +89,4 @@ def test_combined_lag_has_the_oldest_known_time() -> None:
     assert Backlog(3, 0).plus(Backlog(4, 7)) == Backlog(7, 7)
     assert Backlog(3, 9).plus(Backlog(4, 7)) == Backlog(7, 7)
     assert Backlog(0, 0).plus(Backlog(0, 0)) == Backlog(0, 0)
+    assert Backlog(9, 0, 1, 2).plus(Backlog(9, 0, 3, 4)) == Backlog(18, 0, 4, 6)

@@ -20,7 +20,7 @@ def test_member_shows_its_partitions_by_topic() -> None:
 
 
 def test_offsets_are_in_order_and_filtered() -> None:
-    stands = GroupOffset(4, None, 2)
+    stands = GroupOffset(4, 9, 2, ready=3, locked=2, waiting=4)
     offsets = {TopicPartition("b", 0): stands, TopicPartition("a", 1): stands, TopicPartition("a", 0): stands}
     assert [(row["topic"], row["partition"]) for row in offset_rows(offsets, None)] == [
         ("a", 0),
@@ -28,5 +28,14 @@ def test_offsets_are_in_order_and_filtered() -> None:
         ("b", 0),
     ]
     assert offset_rows(offsets, ["b"]) == [
-        {"topic": "b", "partition": 0, "start_offset": 4, "lag": None, "leader_epoch": 2}
+        {
+            "topic": "b",
+            "partition": 0,
+            "start_offset": 4,
+            "lag": 9,
+            "leader_epoch": 2,
+            "ready": 3,
+            "locked": 2,
+            "waiting": 4,
+        }
     ]

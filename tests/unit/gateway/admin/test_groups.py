@@ -82,6 +82,11 @@ async def test_known_lags_are_added(harness: Harness, rows: list[Row]) -> None:
     assert (await lag(harness), await lag(harness, "")) == (7, 7)
 
 
+async def test_waiting_records_do_not_count(harness: Harness, rows: list[Row]) -> None:
+    rows += [Row(partition=0, lag=9, ready=2, locked=3, waiting=4), Row(partition=1, lag=4, waiting=4)]
+    assert await lag(harness) == 5
+
+
 async def test_lag_excludes_other_topics(harness: Harness, rows: list[Row]) -> None:
     rows += [Row(partition=0, lag=3), Row(partition=1, lag=4)]
     assert await lag(harness, "another") == 0

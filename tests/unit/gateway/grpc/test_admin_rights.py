@@ -123,6 +123,23 @@ async def test_partitions_of_an_unknown_id_are_left_to_the_function(
     assert codes(response.partitions) == [ErrorCode.UNKNOWN_TOPIC_ID, DENIED]
 
 
+async def test_locks_of_a_group_are_counted_with_the_right_to_describe_it(
+    access: Access, table: TableAuthorizer
+) -> None:
+    table.deny(AclOperation.DESCRIBE, AclResourceType.GROUP, "hidden")
+    part = leader.ListOffsetsRequest.Partition
+    request = leader.ListOffsetsRequest(
+        partitions=[part(topic_id=TOPIC.topic_id, locked_by_group=name) for name in ("hidden", "g")]
+    )
+    found = leader.ListOffsetsResponse.Partition(topic_id=TOPIC.topic_id, locked=3)
+    offsets = Function(leader.ListOffsetsResponse(partitions=[found]))
+    response = await rights.LIST_OFFSETS(offsets, access, request, Deadline(1))
+    assert [(row.error_code, row.locked) for row in response.partitions] == [
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, 0),
+        (ErrorCode.NONE, 3),
+    ]
+
+
 async def test_only_groups_that_may_be_described_are_listed(access: Access, table: TableAuthorizer) -> None:
     table.deny(AclOperation.DESCRIBE, AclResourceType.CLUSTER)
     table.deny(AclOperation.DESCRIBE, AclResourceType.GROUP, "hidden")

@@ -145,7 +145,10 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
         )
     },
     "ListOffsets": {
-        "": leader.ListOffsetsRequest(partitions=[leader.ListOffsetsRequest.Partition(**ID)])  # type: ignore[arg-type]
+        "": leader.ListOffsetsRequest(partitions=[leader.ListOffsetsRequest.Partition(**ID)]),  # type: ignore[arg-type]
+        "to count the locks of a group": leader.ListOffsetsRequest(
+            partitions=[leader.ListOffsetsRequest.Partition(**ID, locked_by_group="g")]  # type: ignore[arg-type]
+        ),
     },
     "DeleteRecords": {
         "": leader.DeleteRecordsRequest(partitions=[leader.DeleteRecordsRequest.Partition(**ID)])  # type: ignore[arg-type]

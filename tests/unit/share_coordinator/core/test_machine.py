@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import (
     NO_LEASE,
@@ -357,6 +357,20 @@ def test_summaries_write_nothing(situation: str, summary: SummaryReply) -> None:
     length = len(shard.log)
     assert shard.run(Summarize(KEY)) == summary
     assert len(shard.log) == length
+
+
+@pytest.mark.parametrize(
+    ("skew", "expected"),
+    [(0.0, 20 + 3), (-1.0, 3), (-0.999, 20 + 3), (59.0, 20 + 3 + 1), (-3600.0, 0)],
+    ids=["equal clocks", "behind by a wait", "behind by less", "ahead", "behind by all waits"],
+)
+def test_records_wait_until_their_time_by_the_clock_of_redis(skew: float, expected: int) -> None:
+    shard = shard_in(LED)
+    now_ms = int(shard.now * 1000)
+    waits = [(100, 119, now_ms + 1000), (125, 127, now_ms + 60_000), (130, 130, now_ms - 58_999)]
+    batches = [StateBatch(first, last, 0, 1, StateNote(at)) for first, last, at in waits]
+    shard.run(write(*batches, batch(120, 124), batch(140, 141, 0), state_epoch=5, leader_epoch=3))
+    assert shard.run(Summarize(KEY, skew)) == SummaryReply(5, 3, 100, 0, expected)
 
 
 def test_unset_start_offset_leaves_the_count_unset() -> None:

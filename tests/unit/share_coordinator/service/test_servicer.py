@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.share_coordinator.service.servicer import SUMMARIES_AT_ONCE
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 from tests.unit.share_coordinator.service.process import GROUP, Process, Wrote
@@ -34,6 +36,29 @@ async def test_state_can_be_initialised_written_read_and_deleted(process: Proces
     deleted = await process.stub.DeleteShareGroupState(delete(group_id=GROUP, topics=gone))
     assert [p.error_code for p in deleted.results[0].partitions] == [0, 0]
     assert [p.error_code for p in await process.read(0, 1)] == [ErrorCode.INVALID_REQUEST, 0]
+
+
+async def test_summaries_count_waiting_records_in_portions(process: Process) -> None:
+    process.topics[TOPIC] = 3 * SUMMARIES_AT_ONCE
+    process.leases.clock_skew = 1000.0
+    await process.initialize(*range(4))
+    write = Wrote(group_id=GROUP)
+    part = write.topics.add(topic_id=TOPIC).partitions.add(partition=2, state_epoch=1, leader_epoch=1)
+    part.start_offset = -1
+    for first, ahead in ((0, 500), (10, -500), (20, -1500)):
+        batch = part.state_batches.add(first_offset=first, last_offset=first + 4, delivery_count=1)
+        batch.note.not_before_ms = int((now() + ahead) * 1000)
+    (written,) = (await process.stub.WriteShareGroupState(write)).results
+    assert not written.partitions[0].error_code
+    request = pb.ReadShareGroupStateSummaryRequest(group_id=GROUP)
+    named = [*range(3 * SUMMARIES_AT_ONCE - 1), 2]
+    request.topics.add(topic_id=TOPIC, partitions=named)
+    request.topics.add(topic_id=OTHER_TOPIC, partitions=[0])
+    first, other = (await process.stub.ReadShareGroupStateSummary(request)).results
+    assert [row.partition for row in first.partitions] == named
+    assert {row.partition: row.waiting_count for row in first.partitions if row.waiting_count} == {2: 10}
+    assert (other.topic_id, [row.start_offset for row in other.partitions]) == (OTHER_TOPIC, [-1])
+    assert not (await process.stub.ReadShareGroupStateSummary(pb.ReadShareGroupStateSummaryRequest())).results
 
 
 async def test_each_partition_has_its_own_result(process: Process) -> None:

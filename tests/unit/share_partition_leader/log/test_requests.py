@@ -36,6 +36,22 @@ async def _delete(harness: Harness, offset: int) -> pb.DeleteRecordsResponse.Par
     return response.partitions[0]
 
 
+async def test_locks_of_a_loaded_share_partition_are_counted(harness: Harness) -> None:
+    async def locked(group: str | None) -> int:
+        request = pb.ListOffsetsRequest()
+        request.partitions.add(topic_id=TOPIC, partition=0, timestamp=-1, locked_by_group=group)
+        (found,) = (await harness.stub.ListOffsets(request)).partitions
+        assert found.offset == 5
+        return int(found.locked)
+
+    await harness.publish(5)
+    assert await locked(GROUP) == 0
+    assert await harness.acquire(3)
+    assert [await locked(group) for group in (GROUP, "other", None)] == [5, 0, 0]
+    await harness.acknowledge((0, 1, ACCEPT))
+    assert await locked(GROUP) == 3
+
+
 async def test_records_get_the_next_offsets(harness: Harness) -> None:
     await _produce(harness, (0, batch(3)))
     (response,) = await _produce(harness, (0, batch(2) + batch(4)))

@@ -569,6 +569,9 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
         ERROR_CODE_FIELD_NUMBER: _builtins.int
         ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
         OLDEST_TIMESTAMP_FIELD_NUMBER: _builtins.int
+        READY_FIELD_NUMBER: _builtins.int
+        LOCKED_FIELD_NUMBER: _builtins.int
+        WAITING_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         start_offset: _builtins.int
         """-1: no state exists yet."""
@@ -581,6 +584,12 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
         """The timestamp of the first unfinished record, in milliseconds since the Unix epoch; 0: unknown or none. Not in
         Kafka.
         """
+        ready: _builtins.int
+        """The records of `lag` that can be acquired now, that members hold, and that wait for the end of a delay. Their sum
+        is `lag`; absent if that is unknown. Not in Kafka.
+        """
+        locked: _builtins.int
+        waiting: _builtins.int
         def __init__(
             self,
             *,
@@ -591,12 +600,26 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
             error_code: _status_pb2.ErrorCode.ValueType = ...,
             error_message: _builtins.str = ...,
             oldest_timestamp: _builtins.int = ...,
+            ready: _builtins.int | None = ...,
+            locked: _builtins.int | None = ...,
+            waiting: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_locked", b"_locked", "_ready", b"_ready", "_waiting", b"_waiting", "locked", b"locked", "ready", b"ready", "waiting", b"waiting"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "lag", b"lag", "leader_epoch", b"leader_epoch", "oldest_timestamp", b"oldest_timestamp", "partition", b"partition", "start_offset", b"start_offset"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked", b"_locked", "_ready", b"_ready", "_waiting", b"_waiting", "error_code", b"error_code", "error_message", b"error_message", "lag", b"lag", "leader_epoch", b"leader_epoch", "locked", b"locked", "oldest_timestamp", b"oldest_timestamp", "partition", b"partition", "ready", b"ready", "start_offset", b"start_offset", "waiting", b"waiting"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__locked: _TypeAlias = _typing.Literal["locked"]  # noqa: Y015
+        _WhichOneofArgType__locked: _TypeAlias = _typing.Literal["_locked", b"_locked"]  # noqa: Y015
+        _WhichOneofReturnType__ready: _TypeAlias = _typing.Literal["ready"]  # noqa: Y015
+        _WhichOneofArgType__ready: _TypeAlias = _typing.Literal["_ready", b"_ready"]  # noqa: Y015
+        _WhichOneofReturnType__waiting: _TypeAlias = _typing.Literal["waiting"]  # noqa: Y015
+        _WhichOneofArgType__waiting: _TypeAlias = _typing.Literal["_waiting", b"_waiting"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__locked) -> _WhichOneofReturnType__locked | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__ready) -> _WhichOneofReturnType__ready | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__waiting) -> _WhichOneofReturnType__waiting | None: ...
 
     @_typing.final
     class Topic(_message.Message):

@@ -595,6 +595,7 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
         LEADER_EPOCH_FIELD_NUMBER: _builtins.int
         START_OFFSET_FIELD_NUMBER: _builtins.int
         DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
+        WAITING_COUNT_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
@@ -604,6 +605,8 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
         """-1: not set."""
         delivery_complete_count: _builtins.int
         """-1: unknown."""
+        waiting_count: _builtins.int
+        """The number of records that wait for the end of a delay. Absent: none, or an older server. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -614,12 +617,15 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
             leader_epoch: _builtins.int = ...,
             start_offset: _builtins.int = ...,
             delivery_complete_count: _builtins.int = ...,
+            waiting_count: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_waiting_count", b"_waiting_count", "waiting_count", b"waiting_count"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_complete_count", b"delivery_complete_count", "error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_waiting_count", b"_waiting_count", "delivery_complete_count", b"delivery_complete_count", "error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "waiting_count", b"waiting_count"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__waiting_count: _TypeAlias = _typing.Literal["waiting_count"]  # noqa: Y015
+        _WhichOneofArgType__waiting_count: _TypeAlias = _typing.Literal["_waiting_count", b"_waiting_count"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__waiting_count) -> _WhichOneofReturnType__waiting_count | None: ...
 
     @_typing.final
     class TopicData(_message.Message):

@@ -988,12 +988,15 @@ class ListOffsetsRequest(_message.Message):
         PARTITION_FIELD_NUMBER: _builtins.int
         TIMESTAMP_FIELD_NUMBER: _builtins.int
         MADE_AT_OFFSET_FIELD_NUMBER: _builtins.int
+        LOCKED_BY_GROUP_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         timestamp: _builtins.int
         """Milliseconds since the Unix epoch; -1 latest, -2 earliest, -3 the record with the highest timestamp."""
         made_at_offset: _builtins.int
         """Also returns the timestamp of the record at this offset. Not in Kafka."""
+        locked_by_group: _builtins.str
+        """Also returns the number of records that this share group has locked. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -1001,13 +1004,19 @@ class ListOffsetsRequest(_message.Message):
             partition: _builtins.int = ...,
             timestamp: _builtins.int = ...,
             made_at_offset: _builtins.int | None = ...,
+            locked_by_group: _builtins.str | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_made_at_offset", b"_made_at_offset", "made_at_offset", b"made_at_offset"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group", "_made_at_offset", b"_made_at_offset", "locked_by_group", b"locked_by_group", "made_at_offset", b"made_at_offset"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_made_at_offset", b"_made_at_offset", "made_at_offset", b"made_at_offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group", "_made_at_offset", b"_made_at_offset", "locked_by_group", b"locked_by_group", "made_at_offset", b"made_at_offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__locked_by_group: _TypeAlias = _typing.Literal["locked_by_group"]  # noqa: Y015
+        _WhichOneofArgType__locked_by_group: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group"]  # noqa: Y015
         _WhichOneofReturnType__made_at_offset: _TypeAlias = _typing.Literal["made_at_offset"]  # noqa: Y015
         _WhichOneofArgType__made_at_offset: _TypeAlias = _typing.Literal["_made_at_offset", b"_made_at_offset"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__locked_by_group) -> _WhichOneofReturnType__locked_by_group | None: ...
+        @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__made_at_offset) -> _WhichOneofReturnType__made_at_offset | None: ...
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
@@ -1046,6 +1055,7 @@ class ListOffsetsResponse(_message.Message):
         TIMESTAMP_FIELD_NUMBER: _builtins.int
         LEADER_EPOCH_FIELD_NUMBER: _builtins.int
         MADE_AT_FIELD_NUMBER: _builtins.int
+        LOCKED_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
@@ -1057,6 +1067,8 @@ class ListOffsetsResponse(_message.Message):
         leader_epoch: _builtins.int
         made_at: _builtins.int
         """The timestamp of the record at `made_at_offset` or of a slightly later one; 0: not requested or unknown."""
+        locked: _builtins.int
+        """0: none, not requested, or the share-partition is not loaded."""
         def __init__(
             self,
             *,
@@ -1068,10 +1080,11 @@ class ListOffsetsResponse(_message.Message):
             timestamp: _builtins.int = ...,
             leader_epoch: _builtins.int = ...,
             made_at: _builtins.int = ...,
+            locked: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "made_at", b"made_at", "offset", b"offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "locked", b"locked", "made_at", b"made_at", "offset", b"offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
