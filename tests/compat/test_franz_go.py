@@ -16,6 +16,7 @@ from tests.testkit.brokers import Cluster, one_process, three_brokers
 PROGRAM = ROOT / ".cache" / "bin" / "franz-go"
 SOURCES = [*Path(__file__).parent.joinpath("go").iterdir()]
 MEMBERS, RECORDS, PARTITIONS = 2, 200, 6
+LOCK_MS, BACKOFF_MS = 1000, 2000
 RELEASED = 1
 """Records whose number has this remainder by four are released at their first delivery."""
 
@@ -27,7 +28,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", params=["one broker", "three brokers"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with (one_process if request.param == "one broker" else three_brokers)() as cluster:
+    start = one_process if request.param == "one broker" else three_brokers
+    with start("--set", f"group.share.min.record.lock.duration.ms={LOCK_MS}") as cluster:
         yield cluster
 
 
@@ -64,6 +66,24 @@ async def test_share_group_members_consume_produced_records(cluster: Cluster) ->
         for partition in range(PARTITIONS):
             finished = await client.finished(group, topic_id, partition)
             assert finished == {offset for _, _, where, offset in got if where == partition}
+
+
+async def test_failed_records_return_after_the_backoff(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create()
+        await client.publish(topic, ["released", "timed out"])
+        group = await client.group(
+            share_record_lock_duration_ms=str(LOCK_MS),
+            share_retry_backoff_ms=str(BACKOFF_MS),
+            share_retry_backoff_jitter="0",
+        )
+        lines = await asyncio.to_thread(run, cluster, "retry", topic, group, str(LOCK_MS))
+        got = [tuple(map(int, line.split())) for line in lines]
+        assert sorted(delivery[:2] for delivery in got) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+        waited = {offset: after for offset, count, after in got if count == 2}
+        assert waited[0] >= BACKOFF_MS
+        assert waited[1] >= LOCK_MS + BACKOFF_MS
+        assert await client.finished(group, topic_id, 0) == {0, 1}
 
 
 async def test_unsupported_group_is_rejected_at_once() -> None:

@@ -2,7 +2,7 @@
 //
 // Arguments: bootstrap servers, topic, group, members, records. Writes a line "partition offset delivery-count value"
 // for each delivery, and a line "error ..." for each acknowledgement that was rejected; ends when all records are finished.
-// With "login" as second argument it authenticates instead (login.go).
+// With "login" as second argument it authenticates instead (login.go), with "retry" it lets deliveries fail (retry.go).
 // Without members and records it only tries to join a share group on a server without share groups.
 package main
 
@@ -32,6 +32,10 @@ func main() {
 	log.SetFlags(0)
 	if os.Args[2] == "login" {
 		login(os.Args[1], os.Args[3:])
+		return
+	}
+	if os.Args[2] == "retry" {
+		retry(os.Args[1], os.Args[3:])
 		return
 	}
 	t := &tour{seeds: kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), topic: os.Args[2], group: os.Args[3]}
