@@ -12,10 +12,12 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
 
+from sharebroker import aio
 from tests.support.client import connected
 from tests.support.java_share_consumer import JavaShareConsumer, compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, JarSet, is_there
 from tests.testkit.brokers import Cluster, one_process, three_brokers
+from tests.testkit.waiting import eventually
 
 SECONDS = 30.0
 SETTINGS = (
@@ -23,6 +25,8 @@ SETTINGS = (
     "group.share.heartbeat.interval.ms=500",
     "--set",
     "group.share.min.heartbeat.interval.ms=100",
+    "--set",
+    "group.share.min.record.lock.duration.ms=1000",
 )
 pytestmark = pytest.mark.xdist_group("share clients")
 
@@ -36,6 +40,21 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 BACKOFF: Final = 2.0
 RETRYING: Final = {"share_retry_backoff_ms": "2000", "share_retry_backoff_jitter": "0"}
+
+
+LOCK: Final = 1.0
+TIMING_OUT: Final = RETRYING | {"share_record_lock_duration_ms": "1000"}
+
+
+async def timed_out(cluster: Cluster, group: str) -> None:
+    """Waits until the first lock of a group has timed out: that is the first state that is stored."""
+    async with aio.Admin(cluster.address) as admin:
+
+        async def stored() -> bool:
+            offsets = (await admin.group_offsets(group)).values()
+            return any(offset.start_offset is not None for offset in offsets)
+
+        await eventually(stored, SECONDS)
 
 
 async def prepared(cluster: Cluster, records: int, partitions: int = 1, **configs: str) -> tuple[str, str]:
@@ -113,6 +132,16 @@ async def test_librdkafkas_released_record_returns_after_the_backoff(cluster: Cl
         assert (again.offset(), monotonic() - released >= BACKOFF) == (0, True)
         consumer.acknowledge(again)
         assert list(consumer.commit_sync(SECONDS).values()) == [None]
+
+
+async def test_librdkafkas_record_returns_after_lock_timeout_and_backoff(cluster: Cluster) -> None:
+    topic, group = await prepared(cluster, 1, 1, **TIMING_OUT)
+    with rdkafka(cluster, group, topic) as consumer:
+        acquired = monotonic()
+        assert [message.offset() for message in polled(consumer, 1)] == [0]
+        await timed_out(cluster, group)
+        (again,) = polled(consumer, 1)
+        assert (again.offset(), monotonic() - acquired >= LOCK + BACKOFF) == (0, True)
 
 
 async def test_librdkafka_close_releases_unaccepted_records(cluster: Cluster) -> None:
@@ -223,6 +252,20 @@ async def test_javas_released_record_returns_after_the_backoff(
         assert monotonic() - released >= BACKOFF
         consumer.acknowledge(0, "ACCEPT")
         assert consumer.commit() == {0: "well"}
+        consumer.close()
+
+
+@EACH_VERSION
+async def test_javas_record_returns_after_lock_timeout_and_backoff(
+    cluster: Cluster, jars: JarSet, classes: Path
+) -> None:
+    topic, group = await prepared(cluster, 1, 1, **TIMING_OUT)
+    with share_consumer(jars, classes, cluster.kafka, group, topic) as consumer:
+        acquired = monotonic()
+        assert [record.delivery_count for record in consumer.poll(1)] == [1]
+        await timed_out(cluster, group)
+        assert [(record.offset, record.delivery_count) for record in consumer.poll(1)] == [(0, 2)]
+        assert monotonic() - acquired >= LOCK + BACKOFF
         consumer.close()
 
 
