@@ -82,3 +82,21 @@ async def test_member_whose_session_times_out_releases_its_records(client: Clien
     await client.acquire_all(group_id, topic, 1, member)
     (again,) = await client.acquire_all(group_id, topic, 1, "another")
     assert again.delivery_count == 2
+
+
+async def test_thousands_of_records_that_are_due_in_one_millisecond_are_redelivered(client: Client) -> None:
+    """One decision about all of them gives them one time."""
+    records = 2000
+    topic, _ = await client.create()
+    group_id = await client.group(share_record_lock_duration_ms=LONG)
+    await client.publish(topic, map(str, range(records)))
+    held = [await client.acquire_all(group_id, topic, records // 2, "m1") for _ in range(2)]
+    all_of_them = share.AcknowledgeRequest.Decision(topic=topic, last_offset=records - 1, delay_ms=1000)
+    all_of_them.type = decision(held[0][0], RELEASE).type
+    released = monotonic()
+    assert await _acknowledge(client, group_id, "m1", all_of_them) is ErrorCode.NONE
+    again = await client.acquire_all(group_id, topic, records // 2, "m2")
+    assert monotonic() - released >= 1.0
+    again += await client.acquire_all(group_id, topic, records // 2, "m2")
+    assert sorted(record.offset for record in again) == list(range(records))
+    assert {record.delivery_count for record in again} == {2}

@@ -16,6 +16,15 @@ def test_clock_is_the_wall_clock_and_never_decreases() -> None:
     assert abs(clock.monotonic() - time.monotonic()) < 60.0
 
 
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_jump_of_the_wall_clock_does_not_move_the_process_clock(
+    monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    wall_clock, first = time.time, clock.now()
+    monkeypatch.setattr(time, "time", lambda: wall_clock() + jump)
+    assert 0.0 <= clock.now() - first < 60.0
+
+
 def test_a_simulation_replaces_both_clocks_until_it_ends() -> None:
     instants = iter((5.0, 7.0))
     with clock.counted_by(lambda: next(instants)):

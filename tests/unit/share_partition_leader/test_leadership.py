@@ -536,3 +536,53 @@ async def test_a_delay_of_an_acknowledgement_takes_precedence(
     [response] = await harness.acquire(max_wait_ms=60_000)
     assert response.acquired
     assert waited <= now() - released < waited + 0.1
+
+
+@pytest.mark.parametrize("delay_ms", [0, 3_000])
+async def test_a_shorter_delay_replaces_that_of_a_write_that_seemed_to_fail(
+    harness: Harness, delay_ms: int
+) -> None:
+    """The first delay was stored; a new leader must not load the later of the two times."""
+    await harness.publish(10)
+    await harness.acquire()
+    harness.persister.after.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    failed = await harness.acknowledge((0, 9, RELEASE), delay_ms=3_600_000)
+    assert code(failed) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    released = now()
+    assert code(await harness.acknowledge((0, 9, RELEASE), delay_ms=delay_ms)) is ErrorCode.NONE
+    (await harness.share_partition()).retire()
+    [response] = await harness.acquire(max_wait_ms=60_000)
+    assert [(each.first_offset, each.delivery_count) for each in response.acquired] == [(0, 2)]
+    assert delay_ms / 1000 <= now() - released < delay_ms / 1000 + 0.1
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+async def test_a_jump_of_the_clock_of_redis_does_not_change_waits_in_memory(
+    harness: Harness, jump: float
+) -> None:
+    await harness.publish(10)
+    await harness.acquire()
+    released = now()
+    await harness.acknowledge((0, 9, RELEASE), delay_ms=20_000)
+    harness.leases.clock_skew = -jump
+    [response] = await harness.acquire(max_wait_ms=60_000)
+    assert response.acquired
+    assert 20.0 <= now() - released < 20.1
+
+
+@pytest.mark.parametrize(("jump", "waited"), [(3600.0, 0.0), (15.0, 5.0), (-3600.0, 3620.0)])
+async def test_a_jump_of_the_clock_of_redis_moves_the_waits_that_a_new_leader_loads(
+    harness: Harness, jump: float, waited: float
+) -> None:
+    """The stored times are those of Redis's clock; no record is lost, and none waits longer than the jump."""
+    await harness.publish(10)
+    await harness.acquire()
+    released = now()
+    await harness.acknowledge((0, 9, RELEASE), delay_ms=20_000)
+    harness.leases.clock_skew = -jump
+    (await harness.share_partition()).retire()
+    async with asyncio.timeout(4_000):
+        while not (response := await harness.acquire(max_wait_ms=60_000))[0].acquired:
+            pass
+    assert [each.delivery_count for each in response[0].acquired] == [2]
+    assert waited <= now() - released < waited + 0.1

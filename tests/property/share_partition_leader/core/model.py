@@ -95,6 +95,10 @@ class Model:
         return sum(record.ready for record in self.records.values())
 
     @property
+    def waiting(self) -> int:
+        return sum(record.not_before > 0 for record in self.records.values())
+
+    @property
     def most(self) -> int:
         """How many more records may be locked."""
         return self.settings.max_record_locks - self.locked
@@ -393,8 +397,7 @@ class Model:
 
     def expire(self, number: int, now: float) -> list[tuple[str, int, int, int, int]]:
         """Returns lost (member, token, offset, delivery count, state)."""
-        for record in self.records.values():
-            record.not_before = record.not_before if record.not_before > now else 0.0
+        self.end_waits(now)
         lost = []
         for offset, record in sorted(self.records.items()):
             if record.state == ACQUIRED and not record.change and record.deadline <= now:
@@ -407,6 +410,10 @@ class Model:
         ]
         self.advance()
         return lost
+
+    def end_waits(self, now: float) -> None:
+        for record in self.records.values():
+            record.not_before = record.not_before if record.not_before > now else 0.0
 
     def archive(self, offsets: Iterable[int], states: set[int]) -> None:
         for offset in offsets:

@@ -17,6 +17,7 @@ from sharebroker_server.share_partition_leader.core.events import (
 from sharebroker_server.share_partition_leader.share_partition.reading import split_expired
 from tests.unit.record_log.batches import stored
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
+from tests.unit.share_partition_leader.core.support import check
 
 ACCEPT, RELEASE = 1, 2
 MAX_AGE = 10.0
@@ -81,9 +82,11 @@ def test_only_records_that_did_not_expire_are_delivered(
     for most, mode, kind, pause in [*steps, *rest]:
         acquired = one.acquire(AcquireRequest("m", most, 500, mode), now)
         offsets = {offset for item in acquired for offset in range(item.first, item.last + 1)}
+        check(one.share)
         assert not any(one.expired(offset, now) for offset in offsets)
         one.acknowledge(acquired, kind, now)
         accepted |= offsets if kind == ACCEPT else set()
+        check(one.share)
         now += pause
     never = set(range(len(one.newest))) - accepted
     assert all(one.expired(offset, now) for offset in never)

@@ -14,6 +14,7 @@ from sharebroker_protocol.model import FINISHED, AckBatch, AcquiredRange, Acquir
 from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff, RetryCause
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
+    Loaded,
     LoadedState,
     SharePartitionSettings,
 )
@@ -79,6 +80,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def _lead(self, limits: SharePartitionSettings, loaded: LoadedState) -> None:
         self.share = SteppedPartition(limits, loaded)
         self.model = Model.load(limits, loaded)
+        check(self.share)
+        self.share.handle(Loaded(), self.now)
+        self.model.end_waits(self.now)
         self.number = 0
         self.numbers: dict[Transition, int] = {}
         self.waiting: list[Transition] = []
@@ -362,7 +366,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
             for offset, r in model.records.items()
         }
         assert (share.start_offset, share.end_offset) == (model.start, model.end)
-        assert (share.in_flight.locked, share.in_flight.ready) == (model.locked, model.ready)
+        in_flight = share.in_flight
+        assert (in_flight.locked, in_flight.ready) == (model.locked, model.ready)
+        assert in_flight.waiting == model.waiting
         assert share.delivery_complete_count == model.complete_count
         assert share.next_fetch_offset() == model.next_fetch_offset()
         model.runs = len(share.in_flight.runs)
