@@ -84,7 +84,7 @@ async def test_member_whose_session_times_out_releases_its_records(client: Clien
     assert again.delivery_count == 2
 
 
-async def test_thousands_of_records_that_are_due_in_one_millisecond_are_redelivered(client: Client) -> None:
+async def test_thousands_of_records_due_at_once_are_redelivered(client: Client) -> None:
     """One decision about all of them gives them one time."""
     records = 2000
     topic, _ = await client.create()

@@ -539,7 +539,7 @@ async def test_a_delay_of_an_acknowledgement_takes_precedence(
 
 
 @pytest.mark.parametrize("delay_ms", [0, 3_000])
-async def test_a_shorter_delay_replaces_that_of_a_write_that_seemed_to_fail(
+async def test_a_shorter_delay_replaces_one_whose_write_seemed_to_fail(
     harness: Harness, delay_ms: int
 ) -> None:
     """The first delay was stored; a new leader must not load the later of the two times."""
@@ -557,9 +557,7 @@ async def test_a_shorter_delay_replaces_that_of_a_write_that_seemed_to_fail(
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-async def test_a_jump_of_the_clock_of_redis_does_not_change_waits_in_memory(
-    harness: Harness, jump: float
-) -> None:
+async def test_a_jump_of_redis_clock_changes_no_wait_in_memory(harness: Harness, jump: float) -> None:
     await harness.publish(10)
     await harness.acquire()
     released = now()
@@ -571,7 +569,7 @@ async def test_a_jump_of_the_clock_of_redis_does_not_change_waits_in_memory(
 
 
 @pytest.mark.parametrize(("jump", "waited"), [(3600.0, 0.0), (15.0, 5.0), (-3600.0, 3620.0)])
-async def test_a_jump_of_the_clock_of_redis_moves_the_waits_that_a_new_leader_loads(
+async def test_a_jump_of_redis_clock_moves_the_waits_of_a_new_leader(
     harness: Harness, jump: float, waited: float
 ) -> None:
     """The stored times are those of Redis's clock; no record is lost, and none waits longer than the jump."""
