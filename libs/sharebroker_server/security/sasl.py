@@ -25,9 +25,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-import scramp
-from scramp.utils import saslprep
-
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.security.oauthbearer import (
     ERROR,
@@ -210,6 +207,8 @@ class SaslExchange:
         return PasswordCheck(self.name, password)
 
     def _scram_step(self, text: str) -> Challenge | Success:
+        import scramp  # slow to import, and few brokers need it
+
         try:
             if self._scram is None:
                 mechanism = scramp.ScramMechanism(self.mechanism)
@@ -234,6 +233,9 @@ def valid_name(name: str) -> bool:
 
     SCRAM compares names after SASLprep (RFC 4013). A name that it changes would belong to no user.
     """
+    import scramp
+    from scramp.utils import saslprep
+
     try:
         return 0 < len(name) <= LONGEST_NAME and saslprep(name) == name
     except scramp.ScramException:

@@ -1,10 +1,20 @@
 """`python -m sharebroker_server.broker`: the same as `sharebroker serve`."""
 
-import typer
+import gc
 
-from sharebroker.cli.output import replace_closed_streams
-from sharebroker_server.broker.commands.serve import serve
 
-if __name__ == "__main__":
+def main() -> None:
+    """Runs `serve` with the arguments of the process."""
+    gc.disable()  # the imports create no garbage, and each collection would visit all that they create
+    import typer
+
+    from sharebroker.cli.output import replace_closed_streams
+    from sharebroker_server.broker.commands.serve import serve
+
+    gc.enable()
     replace_closed_streams()
     typer.run(serve)
+
+
+if __name__ == "__main__":
+    main()

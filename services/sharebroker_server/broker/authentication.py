@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sharebroker_protocol.address import is_loopback
 from sharebroker_server.broker.settings import ServeSettings, invalid
-from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.keys import split
-from sharebroker_server.security.access_tokens import TokenRules
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.key_download import check_url
 from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.security.scram import OAUTHBEARER
-from sharebroker_server.security.signing_keys import KeySource, SigningKeys, TokenVerifier
 from sharebroker_server.security.user_access import UserAccess
+
+if TYPE_CHECKING:
+    from sharebroker_server.security.signing_keys import SigningKeys, TokenVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,7 @@ class Authentication:
         if not mechanisms:
             return cls(certificates=certificates)
         required = config.sasl_client_auth == "required"
-        keys = _signing_keys(settings, stack) if OAUTHBEARER in mechanisms else None
-        tokens = None if keys is None else TokenVerifier(keys, _rules(config))
+        keys, tokens = _token_verifier(settings, stack) if OAUTHBEARER in mechanisms else (None, None)
         authenticator = Authenticator(mechanisms, tls=tls is not None, required=required, tokens=tokens)
         stack.callback(authenticator.passwords.close)
         return cls(authenticator, certificates, keys)
@@ -60,7 +60,11 @@ class Authentication:
         return [UserAccess(self.authenticator, self.certificates)]
 
 
-def _signing_keys(settings: ServeSettings, stack: AsyncExitStack) -> SigningKeys:
+def _token_verifier(settings: ServeSettings, stack: AsyncExitStack) -> tuple[SigningKeys, TokenVerifier]:
+    # imports cryptography, which few brokers need
+    from sharebroker_server.security.access_tokens import TokenRules
+    from sharebroker_server.security.signing_keys import KeySource, SigningKeys, TokenVerifier
+
     config = settings.config
     check_tokens(settings)
     keys = SigningKeys(
@@ -72,7 +76,13 @@ def _signing_keys(settings: ServeSettings, stack: AsyncExitStack) -> SigningKeys
         )
     )
     stack.push_async_callback(keys.stop)
-    return keys
+    rules = TokenRules(
+        frozenset(split(config.sasl_oauthbearer_expected_audience)),
+        config.sasl_oauthbearer_expected_issuer,
+        config.sasl_oauthbearer_sub_claim_name,
+        config.sasl_oauthbearer_clock_skew_seconds,
+    )
+    return keys, TokenVerifier(keys, rules)
 
 
 def check_tokens(settings: ServeSettings) -> None:
@@ -92,12 +102,3 @@ def check_tokens(settings: ServeSettings) -> None:
             "OAUTHBEARER in sasl.enabled.mechanisms transmits access tokens and needs --tls-cert and "
             "--tls-key, unless the listeners have loopback addresses."
         )
-
-
-def _rules(config: BrokerConfig) -> TokenRules:
-    return TokenRules(
-        frozenset(split(config.sasl_oauthbearer_expected_audience)),
-        config.sasl_oauthbearer_expected_issuer,
-        config.sasl_oauthbearer_sub_claim_name,
-        config.sasl_oauthbearer_clock_skew_seconds,
-    )
