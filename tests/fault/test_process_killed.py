@@ -11,7 +11,8 @@ from time import monotonic
 import pytest
 import redis
 
-from tests.support.client import RELEASE, connected
+from sharebroker_protocol.gateway.v1.produce_pb2 import PublishRecord, PublishRequest
+from tests.support.client import RELEASE, TIMEOUT, connected
 from tests.support.traffic import Traffic
 from tests.testkit.brokers import Cluster, one_process
 
@@ -48,6 +49,22 @@ async def test_accepts_survive_and_locked_records_are_redelivered(cluster: Clust
         assert await client.acknowledge(group_id, "early", held) != [0] * 10
         assert await client.acknowledge(group_id, "late", again) == [0] * 8
         assert await client.finished(group_id, topic_id) == set(range(11))
+
+
+async def test_a_schedule_continues_after_the_leader_is_killed(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create(delivery_delay_enable="true")
+        group_id = await client.group()
+        begun = monotonic()
+        records = [PublishRecord(text="later", deliver_after_ms=8000), PublishRecord(text="now")]
+        await client.produce.Publish(PublishRequest(topic=topic, records=records), timeout=TIMEOUT)
+        held = await client.acquire_all(group_id, topic, 1, "early")
+        assert [record.text for record in held] == ["now"]
+        assert await client.acknowledge(group_id, "early", held) == [0]
+        await restart(cluster)
+        again = await client.acquire_all(group_id, topic, 1, "late")
+        assert monotonic() - begun >= 8.0
+        assert [(record.text, record.delivery_count) for record in again] == [("later", 1)]
 
 
 async def test_a_delay_continues_after_the_leader_is_killed(cluster: Cluster) -> None:

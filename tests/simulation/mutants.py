@@ -284,7 +284,7 @@ async def no_ids(*args: object) -> None:
     """Leaves the table of message ids empty."""
 
 
-def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float) -> tuple[Any, ...]:
+def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float, _: object) -> tuple[Any, ...]:
     return [(batch.base_offset, batch.last_offset) for batch in batches], [], batches
 
 

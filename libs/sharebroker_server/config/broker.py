@@ -359,6 +359,13 @@ class BrokerConfig(AuthenticationConfig):
         "Longest delay before a redelivery that a group may configure.",
         dynamic=True,
     )
+    delivery_delay_max_ms: int = integer(
+        24 * _HOUR,
+        0,
+        24 * _HOUR,
+        "Longest time from an append to the delivery time of a record (not in Kafka).",
+        dynamic=True,
+    )
     group_share_partition_max_runs: int = integer(
         20_000,
         1000,

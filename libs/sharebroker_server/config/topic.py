@@ -16,6 +16,7 @@ from sharebroker_server.config.keys import (
     NO_EFFECT,
     Key,
     attribute,
+    boolean,
     choice,
     ignored,
     inherited,
@@ -51,6 +52,11 @@ class TopicConfig:
         "A record with the message id of an earlier record of its partition is a duplicate for this time; 0: "
         "message ids have no effect (not in Kafka).",
     )
+    delivery_delay_enable: bool = boolean(
+        False,
+        "Share groups deliver a record with the header sharebroker.deliver.at at that time (not in Kafka).",
+    )
+    delivery_delay_max_ms: int = _of("delivery.delay.max.ms")
     message_timestamp_type: str = _of("log.message.timestamp.type")
     message_timestamp_before_max_ms: int = _of("log.message.timestamp.before.max.ms")
     message_timestamp_after_max_ms: int = _of("log.message.timestamp.after.max.ms")

@@ -17,6 +17,7 @@ from sharebroker_server.record_log.core.message_ids import (
     repeated_run,
 )
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.schedules import Scheduled, ranges_of
 from sharebroker_server.record_log.core.transactions import Draft, marker_batch, snapshots_of
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
 from sharebroker_server.record_log.port import NO_SNAPSHOTS
@@ -37,7 +38,7 @@ def _future() -> asyncio.Future[Appended]:
 
 @dataclass(slots=True)
 class RecordsAppend:
-    """The record batches of a produce request.
+    """The record batches of a produce request, and the message ids and delivery times of their records.
 
     `result` resolves when they are durable, or fails with the reason why they are not.
     """
@@ -46,6 +47,7 @@ class RecordsAppend:
     headers: list[BatchHeader]
     verified: Verified | None
     ids: MessageIds = ()
+    times: Sequence[int] = ()
     result: asyncio.Future[Appended] = field(default_factory=_future)
 
     @property
@@ -61,11 +63,16 @@ class RecordsAppend:
         """
         stamp = group.log_append_ms
         first = self.headers[0]
+        # The limits do not apply to a batch that its producer sends again.
+        new = group.draft.repeated(first) is None
         repeats = None
-        # The limit of duplicates does not apply to a batch that its producer sends again.
-        if self.ids and group.draft.ids is not None and group.draft.repeated(first) is None:
+        if new and self.ids and group.draft.ids is not None:
             repeats = Repeats.of(group, first, self.ids)
         original = None if repeats is None else repeats.original
+        scheduled: Sequence[Scheduled] = ()
+        if new and self.times and original is None:
+            scheduled = ranges_of(self.times, group.offset, group.now_ms)
+            group.draft.check_schedules(len(scheduled), group.now_ms)
         if first.producer_id >= 0:
             # The sequence numbers of a batch that is not appended count: the next batch continues them.
             offset = group.offset if original is None else original.offset
@@ -77,6 +84,7 @@ class RecordsAppend:
         if original is not None:
             last = original.offset + len(self.ids) - 1
             return (), Appended(original.offset, last, -1 if stamp is None else original.timestamp)
+        group.draft.scheduled += scheduled
         batches = assign(self.data, self.headers, group.offset, LEADER_EPOCH, stamp)
         if repeats is not None:
             repeats.add_to(group.draft, batches, self.ids)
@@ -177,7 +185,8 @@ class Group:
     def snapshots(self) -> Mapping[str, bytes]:
         """The producer snapshots to store with the batches."""
         draft = self.draft
-        return snapshots_of(draft) if draft.producers or draft.duplicates else NO_SNAPSHOTS
+        changed = draft.producers or draft.duplicates or draft.scheduled
+        return snapshots_of(draft) if changed else NO_SNAPSHOTS
 
     @property
     def changes_store(self) -> bool:

@@ -85,6 +85,7 @@ from sharebroker_server.record_log.lifecycle import (
     unavailable,
 )
 from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.record_log.record_headers import RecordHeaders
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import (
     LogError,
@@ -192,13 +193,13 @@ class PartitionLog:
         data: Buffer,
         verified: Verified | None = None,
         headers: list[BatchHeader] | None = None,
-        ids: list[int | None] | None = None,
+        values: RecordHeaders | None = None,
     ) -> Appended:
         """Appends the record batches of one produce request; returns once they are durable.
 
         For a duplicate batch of an idempotent producer, returns the offsets of the original. The first batch
-        of a transaction requires `verified`. `headers` is the result of a validation by the caller, and `ids`
-        are the message ids that it found; without it the batches are validated here.
+        of a transaction requires `verified`. `headers` is the result of a validation by the caller, and
+        `values` what it read from the headers of the records; without it the batches are validated here.
 
         Records that repeat consecutive records within `message.dedup.window.ms` are not appended: the result
         has the offsets of the originals. Other duplicates are appended, and share groups skip them.
@@ -209,11 +210,13 @@ class PartitionLog:
                 records may have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
         """
         if headers is None:
-            ids = [] if self.settings.dedup_window_ms else None
-            headers = self.settings.headers(data, self.now_ms, ids)
-        if ids and ids.count(None) == len(ids):
-            ids = None
-        return await self._enqueue(RecordsAppend(data, headers, verified, ids or ()))
+            values = self.settings.record_headers()
+            headers = self.settings.headers(data, self.now_ms, values)
+        if values is None:
+            return await self._enqueue(RecordsAppend(data, headers, verified))
+        return await self._enqueue(
+            RecordsAppend(data, headers, verified, values.used_ids(), values.used_times())
+        )
 
     async def end_transaction(self, marker: Marker) -> Appended:
         """Appends a marker, even if the producer has no transaction here.
@@ -313,6 +316,20 @@ class PartitionLog:
             self.transactions.remove_producers(expired)
             await self._delete(self.log_start_offset, snapshot_names(expired))
         return len(expired)
+
+    async def forget_schedules(self) -> int:
+        """Removes the oldest schedules beyond the limit of those that have passed; returns their number.
+
+        Raises:
+            KafkaError: as `delete_records`.
+        """
+        self._check_phase(LogPhase.OPEN)
+        schedules = self.transactions.schedules
+        surplus = schedules.surplus(self.now_ms)
+        if surplus:
+            schedules.remove(surplus)
+            await self._delete(self.log_start_offset, snapshot_names(scheduled=surplus))
+        return len(surplus)
 
     async def delete_records(self, before: int) -> int:
         """Moves the log start up to `before` (-1: the high watermark) and returns it.
@@ -476,7 +493,8 @@ class PartitionLog:
 
     async def _trim(self, before: int) -> int:
         if before > self.log_start_offset:
-            await self._delete(before, snapshot_names((), self.transactions.aborted_before(before)))
+            ended, scheduled = self.transactions.ended_before(before)
+            await self._delete(before, snapshot_names((), ended, scheduled))
             self._state.move_log_start(before)
             self.transactions.drop_before(before)
         return self.log_start_offset

@@ -5,18 +5,15 @@ A consumer that cannot read a batch cannot get past it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.records.record import MAX_MESSAGE_ID_BYTES, MESSAGE_ID_HEADER
 from sharebroker_server.config.topic import TopicConfig
 from sharebroker_server.record_log.core.batch import (
     HEADER_SIZE,
@@ -29,6 +26,8 @@ from sharebroker_server.record_log.core.batch import (
     seal,
 )
 from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
+from sharebroker_server.record_log.core.schedules import DeliveryLimits
+from sharebroker_server.record_log.record_headers import RecordHeaders, has_ids, message_id, offset_of
 from sharebroker_server.record_log.unpacking import unpack
 
 _NO_TIMESTAMP: Final = -1
@@ -63,7 +62,8 @@ class LogSettings:
     """A topic's configuration as far as it concerns the log, and the limits of this process.
 
     `log_append_time` is message.timestamp.type=LogAppendTime. `dedup_window_ms` is message.dedup.window.ms,
-    0 for none. `max_pending_bytes` limits the append queue, `max_group_bytes` one write to the store.
+    0 for none. `delivery` limits delivery times; None: the topic ignores them. `max_pending_bytes` limits the
+    append queue, `max_group_bytes` one write to the store.
     """
 
     max_message_bytes: int = 1_048_588
@@ -71,6 +71,7 @@ class LogSettings:
     timestamp_bounds: TimestampBounds = field(default_factory=TimestampBounds)
     retention: Retention = field(default_factory=Retention)
     dedup_window_ms: int = 0
+    delivery: DeliveryLimits | None = None
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     max_pending_bytes: int = 32 << 20
     max_group_bytes: int = 4 << 20
@@ -91,28 +92,46 @@ class LogSettings:
                 keep_ms=topic.message_dedup_window_ms,
             ),
             dedup_window_ms=topic.message_dedup_window_ms,
+            delivery=delivery_limits(topic),
         )
 
-    def headers(self, data: Buffer, now_ms: int, ids: list[int | None] | None = None) -> list[BatchHeader]:
+    def record_headers(self) -> RecordHeaders | None:
+        """Returns what has to be read from the headers of records; None: nothing."""
+        if self.dedup_window_ms or self.delivery is not None:
+            return RecordHeaders(ids=self.dedup_window_ms > 0, times=self.delivery is not None)
+        return None
+
+    def headers(self, data: Buffer, now_ms: int, values: RecordHeaders | None = None) -> list[BatchHeader]:
         """Returns the headers of a produce request's batches, after validating their records.
 
-        Adds the message id of each record to `ids`, or None for a record without one.
+        Adds what the headers of the records have to `values`.
         The work is not cut into slices; `ValidationQueue` validates large batches.
 
         Raises:
-            KafkaError: as `parse_headers`, `check_counts`, `check_records` and `TimestampBounds.check`.
+            KafkaError: as `parse_headers`, `check_counts`, `check_records` and `check_times`.
         """
         headers = parse_headers(data, self.max_message_bytes)
         check_counts(headers)
         for header, batch in batches_of(data, headers):
-            check_records(header, batch, ids=ids)
-        self.check_timestamps(headers, now_ms)
+            check_records(header, batch, values=values)
+        self.check_times(headers, now_ms, values)
         return headers
 
-    def check_timestamps(self, headers: Iterable[BatchHeader], now_ms: int) -> None:
-        """Raises INVALID_TIMESTAMP if a timestamp counts and is out of bounds."""
+    def check_times(
+        self, headers: Iterable[BatchHeader], now_ms: int, values: RecordHeaders | None = None
+    ) -> None:
+        """Raises INVALID_TIMESTAMP if a timestamp counts and is out of bounds, or a delivery time is."""
         if not self.log_append_time:
             self.timestamp_bounds.check(headers, now_ms)
+        if self.delivery is not None and values is not None and values.times:
+            self.delivery.check(max(values.times), now_ms)
+
+
+def delivery_limits(topic: TopicConfig) -> DeliveryLimits | None:
+    """Returns the limits of delivery times; None if the topic ignores them."""
+    if not topic.delivery_delay_enable:
+        return None
+    return DeliveryLimits(topic.delivery_delay_max_ms, topic.retention_ms)
 
 
 MAX_UNPACKED_BYTES: Final = 16 << 20
@@ -143,8 +162,6 @@ _LARGE_RECORD: Final = 128 << 10
 """The bytes of a record from which on its headers are counted before they are read."""
 
 _CODEC_MASK: Final = 0x07
-_offset: Final = attrgetter("offset")
-_MESSAGE_ID: Final = MESSAGE_ID_HEADER.encode()
 
 
 def batches_of(data: Buffer, headers: Sequence[BatchHeader]) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -168,18 +185,18 @@ def check_records(
     header: BatchHeader,
     batch: Buffer,
     max_bytes: int = MAX_UNPACKED_BYTES,
-    ids: list[int | None] | None = None,
+    values: RecordHeaders | None = None,
 ) -> int:
     """Reads each record of a batch whose header was checked; returns the unpacked size in bytes.
 
-    Adds the message id of each record to `ids`.
+    Adds what the headers of the records have to `values`.
 
     Raises:
         UnpacksTooLargeError: the batch unpacks to more than `max_bytes`.
         KafkaError: as `plain_batch` and `record_slices`.
     """
     plain = plain_batch(header, batch, max_bytes)
-    for _ in record_slices(header, plain, ids):
+    for _ in record_slices(header, plain, values):
         pass
     return len(plain)
 
@@ -199,22 +216,18 @@ def plain_batch(header: BatchHeader, batch: Buffer, max_bytes: int = MAX_UNPACKE
     return seal(header._replace(attributes=header.attributes & ~_CODEC_MASK), records)
 
 
-def record_slices(header: BatchHeader, plain: Buffer, ids: list[int | None] | None = None) -> Iterator[None]:
+def record_slices(header: BatchHeader, plain: Buffer, values: RecordHeaders | None = None) -> Iterator[None]:
     """Reads the records of a batch that `plain_batch` returned; yields after each slice.
 
-    A slice takes a few milliseconds at most. The batch has to start at offset 0. Adds the message id of each
-    record to `ids`.
+    A slice takes a few milliseconds at most. The batch has to start at offset 0. Adds what the headers of
+    the records have to `values`.
 
     Raises:
         KafkaError: INVALID_RECORD if a record is unreadable, does not match the header, or has an invalid
-            message id; MESSAGE_TOO_LARGE if a large record has more than MAX_HEADERS headers.
+            message id or delivery time; MESSAGE_TOO_LARGE if a large record has more than MAX_HEADERS
+            headers.
     """
-    read_one: Callable[[Any], int] = _offset
-    if ids is not None:
-        if _has_ids(plain):
-            read_one = partial(_offset_and_id, ids)
-        else:
-            ids += [None] * header.record_count
+    read_one = offset_of if values is None else values.reader(header.record_count, plain)
     try:
         found, read = map(read_one, DefaultRecordBatch(plain)), 0
         for size in _slice_sizes(header, plain):
@@ -237,47 +250,15 @@ def stored_ids(batch: StoredBatch) -> Generator[None, None, Sequence[int | None]
     try:
         header = header_of(batch.data)
         plain = plain_batch(header, batch.data)
-        if not _has_ids(plain):
+        if not has_ids(plain):
             return ()
         ids, records = list[int | None](), iter(DefaultRecordBatch(plain))
         for size in _slice_sizes(header, plain):
-            ids += map(_hash, map(_message_id, islice(records, size)))
+            ids += map(message_id, islice(records, size))
             yield
         return ids
     except (KafkaError, CorruptRecordException, UnicodeDecodeError, IndexError):
         return ()
-
-
-def _has_ids(plain: Buffer) -> bool:
-    """Returns whether a record may have a message id. A search is faster than reading all headers."""
-    return _MESSAGE_ID in bytes(plain)
-
-
-def _offset_and_id(ids: list[int | None], record: Any) -> int:
-    value = _message_id(record)
-    found = _hash(value)
-    if found is None and value is not None:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"The message id of record {record.offset} has {len(value)} bytes; 1 to "
-            f"{MAX_MESSAGE_ID_BYTES} are allowed.",
-        )
-    ids.append(found)
-    offset: int = record.offset
-    return offset
-
-
-def _message_id(record: Any) -> bytes | None:
-    """Returns the value of the last header with a message id, b"" if it has no value; None without one."""
-    for name, value in reversed(record.headers):
-        if name == MESSAGE_ID_HEADER:
-            return value or b""
-    return None
-
-
-def _hash(message_id: bytes | None) -> int | None:
-    """Returns the hash of a valid id, None for other values."""
-    return hash(message_id) if message_id and len(message_id) <= MAX_MESSAGE_ID_BYTES else None
 
 
 def _slice_sizes(header: BatchHeader, plain: Buffer) -> Iterator[int]:

@@ -30,6 +30,7 @@ from itertools import count
 from typing import Final
 
 from sharebroker_server.record_log.core.batch import BatchHeader, Buffer, parse_headers
+from sharebroker_server.record_log.record_headers import RecordHeaders
 from sharebroker_server.record_log.record_validation import (
     LogSettings,
     batches_of,
@@ -66,11 +67,11 @@ class ValidationQueue:
         self._numbers = count()
 
     def validate_now(
-        self, settings: LogSettings, data: Buffer, now_ms: int, ids: list[int | None] | None = None
+        self, settings: LogSettings, data: Buffer, now_ms: int, values: RecordHeaders | None = None
     ) -> list[BatchHeader] | None:
         """Returns the headers of an append's batches after validating them; None if that costs too much.
 
-        Replaces `ids` with the message ids of the records.
+        Replaces `values` with what the headers of the records have.
 
         Raises:
             KafkaError: as `LogSettings.headers`.
@@ -85,24 +86,24 @@ class ValidationQueue:
             return None
         self._spend(records)
         room = _AT_ONCE_BYTES
-        if ids:
-            ids.clear()
+        if values is not None:
+            values.clear()
         for header, batch in batches_of(data, headers):
             try:
-                room -= check_records(header, batch, room, ids)
+                room -= check_records(header, batch, room, values)
             except UnpacksTooLargeError:
                 self._spend(room // _BYTES_PER_COST)
                 return None
         self._spend((_AT_ONCE_BYTES - room) // _BYTES_PER_COST)
-        settings.check_timestamps(headers, now_ms)
+        settings.check_times(headers, now_ms, values)
         return headers
 
     async def validate(
-        self, settings: LogSettings, data: Buffer, now_ms: int, ids: list[int | None] | None = None
+        self, settings: LogSettings, data: Buffer, now_ms: int, values: RecordHeaders | None = None
     ) -> list[BatchHeader]:
         """Returns the headers of an append's batches after validating them, each batch in its turn.
 
-        Replaces `ids` with the message ids of the records.
+        Replaces `values` with what the headers of the records have.
 
         Raises:
             KafkaError: as `LogSettings.headers`.
@@ -110,16 +111,16 @@ class ValidationQueue:
         async with self._turn(len(data) // _BYTES_PER_COST):
             headers = parse_headers(data, settings.max_message_bytes)
             check_counts(headers)
-        if ids:
-            ids.clear()
+        if values is not None:
+            values.clear()
         for header, batch in batches_of(data, headers):
             async with self._turn(header.record_count):
                 plain: Buffer = batch
                 if header.codec:
                     plain = await asyncio.to_thread(plain_batch, header, batch)
-                for _ in record_slices(header, plain, ids):
+                for _ in record_slices(header, plain, values):
                     await asyncio.sleep(0)
-        settings.check_timestamps(headers, now_ms)
+        settings.check_times(headers, now_ms, values)
         return headers
 
     def _spend(self, cost: int) -> None:
@@ -174,9 +175,9 @@ class CallValidation:
         self._lock = asyncio.Lock()
 
     async def headers(
-        self, settings: LogSettings, data: Buffer, now_ms: int, ids: list[int | None] | None = None
+        self, settings: LogSettings, data: Buffer, now_ms: int, values: RecordHeaders | None = None
     ) -> list[BatchHeader]:
-        """Returns the headers of an append's batches after validating them; replaces `ids` as the queue does.
+        """Returns the headers of an append's batches after validating them; replaces `values` as the queue.
 
         If the caller appends them before its next await, the partition gets them in the order of the call.
 
@@ -184,15 +185,15 @@ class CallValidation:
             KafkaError: as `LogSettings.headers`.
         """
         if not self._earlier:
-            headers = self._queue.validate_now(settings, data, now_ms, ids)
+            headers = self._queue.validate_now(settings, data, now_ms, values)
             if headers is not None:
                 return headers
         self._earlier += 1
         try:
             async with self._lock:
-                headers = self._queue.validate_now(settings, data, now_ms, ids)
+                headers = self._queue.validate_now(settings, data, now_ms, values)
                 if headers is None:
-                    headers = await self._queue.validate(settings, data, now_ms, ids)
+                    headers = await self._queue.validate(settings, data, now_ms, values)
                 return headers
         finally:
             self._earlier -= 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.record import DELIVER_AT_HEADER, MESSAGE_ID_HEADER
 from sharebroker_server.record_log.core.batch import StoredBatch, assign, parse_headers
 
 LIMIT = 1_048_588
@@ -57,6 +57,31 @@ def identified(
     for index, message_id in enumerate(ids):
         value = message_id.encode() if isinstance(message_id, str) else message_id
         headers = [] if value is None else [(MESSAGE_ID_HEADER, value)]
+        builder.append(index, time, None, b"x", [("other", b"y"), *headers])
+    return bytes(builder.build())
+
+
+def scheduled(
+    times: Sequence[int | str | bytes | None],
+    *,
+    time: int = 1000,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+) -> bytes:
+    """A record for each delivery time in ms (None: without one), all with the timestamp `time`."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=transactional,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        batch_size=1 << 22,
+    )
+    for index, due in enumerate(times):
+        value = due if isinstance(due, bytes) else str(due).encode()
+        headers = [] if due is None else [(DELIVER_AT_HEADER, value)]
         builder.append(index, time, None, b"x", [("other", b"y"), *headers])
     return bytes(builder.build())
 

@@ -13,6 +13,7 @@ from sharebroker_server.record_log.appends import MAX_REPEATED_RANGES, Appended
 from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.record_headers import RecordHeaders
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.record_log.validation_queue import CallValidation, ValidationQueue
 from tests.testkit.memory.stream_log import Fault
@@ -217,7 +218,8 @@ async def test_consumed_records_of_the_window_stay(harness: Harness) -> None:
 
 async def test_ids_are_found_in_batches_that_are_validated_in_slices() -> None:
     ids = [str(number) for number in range(9_000)]
-    found: list[int | None] = [1, 2, 3]
+    found = RecordHeaders(ids=True)
+    found.ids = [1, 2, 3]
     data = identified(["x"], time=MS) + identified(ids, time=MS, codec=1) + batch(2, time=MS)
     await CallValidation(ValidationQueue()).headers(WINDOW, data, MS, found)
-    assert found == [hash(b"x"), *(hash(each.encode()) for each in ids), None, None]
+    assert found.ids == [hash(b"x"), *(hash(each.encode()) for each in ids), None, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import IntEnum
+from math import ceil
 from typing import Any, Final, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -17,6 +18,12 @@ MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
 MAX_MESSAGE_ID_BYTES: Final = 128
 """The length of the longest message id."""
 
+DELIVER_AT_HEADER: Final = "sharebroker.deliver.at"
+"""The record header with a delivery time in ms since the Unix epoch, as text; see delivery.delay.enable."""
+
+
+_MAX_TIME: Final = 1e12
+
 
 def message_id_header(message_id: str | bytes) -> tuple[str, bytes]:
     """Returns the header of a message id. Raises KafkaError INVALID_RECORD if its length is invalid."""
@@ -27,6 +34,22 @@ def message_id_header(message_id: str | bytes) -> tuple[str, bytes]:
             f"The message id has {len(value)} bytes; 1 to {MAX_MESSAGE_ID_BYTES} are allowed.",
         )
     return MESSAGE_ID_HEADER, value
+
+
+def deliver_at_header(deliver_at: float | None, deliver_after: float | None, now: float) -> tuple[str, bytes]:
+    """Returns the header of a delivery time.
+
+    `deliver_at` and `now` are in seconds since the Unix epoch, `deliver_after` is in seconds from now. Raises
+    KafkaError INVALID_RECORD if both are set, or one is negative.
+    """
+    if deliver_at is not None and deliver_after is not None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Set deliver_at or deliver_after, not both.")
+    time = deliver_at if deliver_at is not None else deliver_after or 0.0
+    if not 0 <= time <= _MAX_TIME:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"The delivery time {time} is not in 0 to {_MAX_TIME:g} s."
+        )
+    return DELIVER_AT_HEADER, str(ceil((time if deliver_at is not None else now + time) * 1000)).encode()
 
 
 def partitioning_key(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:

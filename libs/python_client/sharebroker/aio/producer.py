@@ -13,8 +13,9 @@ from sharebroker.client_errors import warn_unclosed
 from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.address import Address
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.records.batches import Header
-from sharebroker_protocol.records.record import message_id_header
+from sharebroker_protocol.records.record import deliver_at_header, message_id_header
 
 _YIELD_EVERY = 500  # records after which `send` lets other tasks run
 
@@ -49,6 +50,8 @@ class Producer(AsyncClient):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         message_id: str | bytes | None = None,
+        deliver_at: float | None = None,
+        deliver_after: float | None = None,
     ) -> Publication:
         """Queues a record; waits only for buffer memory and, once per topic, for its partitions.
 
@@ -58,12 +61,19 @@ class Producer(AsyncClient):
         `message_id` (1 to 128 bytes) identifies a record that is published again, in topics with
         `message.dedup.window.ms`; it chooses the partition of a record without key.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_RECORD (`message_id`),
+        Share groups deliver the record at `deliver_at` (seconds since the Unix epoch) or `deliver_after`
+        seconds from now by the clock of this client, at most `delivery.delay.max.ms` from now. Topics without
+        `delivery.delay.enable` ignore both.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_RECORD (`message_id`
+        or delivery time),
         REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and IllegalStateError when
         closed.
         """
         if message_id is not None:
             headers = (*headers, message_id_header(message_id))
+        if deliver_at is not None or deliver_after is not None:
+            headers = (*headers, deliver_at_header(deliver_at, deliver_after, now()))
         self._since_yield += 1
         if self._since_yield >= _YIELD_EVERY:
             self._since_yield = 0
@@ -83,6 +93,8 @@ class Producer(AsyncClient):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         message_id: str | bytes | None = None,
+        deliver_at: float | None = None,
+        deliver_after: float | None = None,
     ) -> RecordMetadata:
         """Sends one record and waits until it is durable. Raises the errors of `send` and of the append."""
         sent = await self.send(
@@ -93,6 +105,8 @@ class Producer(AsyncClient):
             partition=partition,
             timestamp_ms=timestamp_ms,
             message_id=message_id,
+            deliver_at=deliver_at,
+            deliver_after=deliver_after,
         )
         return await sent
 

@@ -11,8 +11,9 @@ from sharebroker.blocking.loop_thread import BlockingClient, blocking
 from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.address import Address
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.records.batches import Header
-from sharebroker_protocol.records.record import message_id_header
+from sharebroker_protocol.records.record import deliver_at_header, message_id_header
 
 
 class Producer(BlockingClient[Publishing]):
@@ -44,6 +45,8 @@ class Producer(BlockingClient[Publishing]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         message_id: str | bytes | None = None,
+        deliver_at: float | None = None,
+        deliver_after: float | None = None,
     ) -> Publication:
         """Queues a record; waits only for buffer memory and, once per topic, for its partitions.
 
@@ -53,12 +56,19 @@ class Producer(BlockingClient[Publishing]):
         `message_id` (1 to 128 bytes) identifies a record that is published again, in topics with
         `message.dedup.window.ms`; it chooses the partition of a record without key.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_RECORD (`message_id`),
+        Share groups deliver the record at `deliver_at` (seconds since the Unix epoch) or `deliver_after`
+        seconds from now by the clock of this client, at most `delivery.delay.max.ms` from now. Topics without
+        `delivery.delay.enable` ignore both.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_RECORD (`message_id`
+        or delivery time),
         REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and IllegalStateError when
         closed.
         """
         if message_id is not None:
             headers = (*headers, message_id_header(message_id))
+        if deliver_at is not None or deliver_after is not None:
+            headers = (*headers, deliver_at_header(deliver_at, deliver_after, now()))
         record = (key, value, headers)
         while (sent := self._client.try_send(topic, partition, record, timestamp_ms)) is None:
             self._thread.call(self._client.prepare(topic))
@@ -74,6 +84,8 @@ class Producer(BlockingClient[Publishing]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         message_id: str | bytes | None = None,
+        deliver_at: float | None = None,
+        deliver_after: float | None = None,
     ) -> RecordMetadata:
         """Sends one record and waits until it is durable. Raises the errors of `send` and of the append."""
         sent = self.send(
@@ -84,6 +96,8 @@ class Producer(BlockingClient[Publishing]):
             partition=partition,
             timestamp_ms=timestamp_ms,
             message_id=message_id,
+            deliver_at=deliver_at,
+            deliver_after=deliver_after,
         )
         return sent.result()
 

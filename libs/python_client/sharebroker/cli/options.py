@@ -79,17 +79,30 @@ class OffsetSpec:
     timestamp: int | None = None
 
 
+def _time_with_zone(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if time.tzinfo is None else time
+
+
+def parse_time(text: str) -> datetime:
+    """Parses an ISO 8601 time with zone. Raises typer.BadParameter."""
+    time = _time_with_zone(text)
+    if time is None:
+        raise typer.BadParameter(f"{text!r} is not a time such as 2026-01-31T08:00:00+00:00.")
+    return time
+
+
 def parse_position(text: str) -> OffsetSpec:
     """Parses `earliest`, `latest`, an offset or an ISO 8601 time with zone. Raises typer.BadParameter."""
     if text in ("earliest", "latest"):
         return OffsetSpec(timestamp=EARLIEST if text == "earliest" else LATEST)
     if text.isdecimal():
         return OffsetSpec(offset=int(text))
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
+    time = _time_with_zone(text)
+    if time is None:
         raise typer.BadParameter(
             f"{text!r} is not earliest, latest, an offset or a time such as 2026-01-31T08:00:00+00:00.",
             param_hint="--to",

@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal
 
@@ -14,10 +15,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from sharebroker import Admin, Producer, ProducerConfig, Publication
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
+from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, parse_time, settings
 from sharebroker.cli.output import print_done
 from sharebroker.cli.reading import Fields, Format, Input, read
 from sharebroker.cli.session import traced
+from sharebroker_protocol.clock import now
+from sharebroker_protocol.records.record import deliver_at_header
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5
@@ -55,6 +58,22 @@ def produce(
             "message.dedup.window.ms detect records that are published again.",
         ),
     ] = None,
+    deliver_at: Annotated[
+        datetime | None,
+        typer.Option(
+            "--deliver-at",
+            metavar="TIME",
+            parser=parse_time,
+            help="When share groups deliver the records: an ISO 8601 time with zone. The topic needs "
+            "delivery.delay.enable=true.",
+        ),
+    ] = None,
+    deliver_after: Annotated[
+        float | None,
+        typer.Option(
+            "--deliver-after", metavar="SECONDS", min=0.0, help="As --deliver-at, in seconds from now."
+        ),
+    ] = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", help="A header of every record, as key=value; may be repeated."),
@@ -74,7 +93,12 @@ def produce(
     for option, field in (("--key", key), ("--message-id", message_id)):
         if field is not None and written is Format.LINES:
             raise typer.BadParameter("Lines have no fields; use --format jsonl or csv.", param_hint=option)
+    if deliver_at is not None and deliver_after is not None:
+        raise typer.BadParameter("Use --deliver-at or --deliver-after.", param_hint="--deliver-after")
     headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
+    if deliver_at is not None or deliver_after is not None:
+        at = None if deliver_at is None else deliver_at.timestamp()
+        headers.append(deliver_at_header(at, deliver_after, now()))
     with Admin(server) as admin:
         admin.describe_topic(topic)
     publisher = InputPublisher(topic, headers)

@@ -1,7 +1,8 @@
 """The transactions of a partition: open and aborted ones, the producers, markers and snapshots.
 
 Snapshots are small named values, stored beside the partition's batches: "p<producer id>" is a producer,
-"a<last offset>" an aborted transaction or a range of duplicates. The first byte is the format version.
+"a<last offset>" an aborted transaction or a range of duplicates, "s<last offset>" a range of scheduled
+records. The first byte is the format version.
 
 Source: Kafka's ProducerStateManager, TransactionIndex and `UnifiedLog.lastStableOffset`.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, StoredBatch, seal
 from sharebroker_server.record_log.core.message_ids import IdDraft, IdTable
 from sharebroker_server.record_log.core.producers import (
@@ -27,6 +29,7 @@ from sharebroker_server.record_log.core.producers import (
     find_repeated,
     is_open,
 )
+from sharebroker_server.record_log.core.schedules import Scheduled, Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 
 
@@ -58,12 +61,13 @@ class Transactions:
     share groups skip them. `gaps` and `ids` are not durable.
     """
 
-    __slots__ = ("_open", "aborted", "duplicates", "gaps", "ids", "producers")
+    __slots__ = ("_open", "aborted", "duplicates", "gaps", "ids", "producers", "schedules")
 
     def __init__(
         self,
         producers: Mapping[int, ProducerState] | None = None,
         aborted: Iterable[AbortedTransaction] = (),
+        scheduled: Iterable[Scheduled] = (),
     ) -> None:
         self.producers = dict(producers or {})
         ended = sorted(aborted, key=attrgetter("last_offset"))
@@ -71,6 +75,7 @@ class Transactions:
         self.duplicates = [each for each in ended if each.producer_id == DUPLICATES]
         self.gaps = SequenceGaps()
         self.ids = IdTable()
+        self.schedules = Schedules(scheduled)
         starts = {
             id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
@@ -111,16 +116,19 @@ class Transactions:
         With `window_ms` above 0 it finds records that repeat one of the last `window_ms`.
         """
         if window_ms:
-            return Draft(self.producers, self._open, self.gaps, IdDraft(self.ids, window_ms, now_ms))
+            ids = IdDraft(self.ids, window_ms, now_ms)
+            return Draft(self.producers, self._open, self.gaps, self.schedules, ids)
         if self.ids:
             self.ids = IdTable()
-        return Draft(self.producers, self._open, self.gaps)
+        return Draft(self.producers, self._open, self.gaps, self.schedules)
 
     def commit(self, draft: Draft) -> None:
         """Applies a draft that is durable now."""
         self.producers.update(draft.producers)
         self.aborted += draft.aborted
         self.duplicates += draft.duplicates
+        if draft.scheduled:
+            self.schedules.add(draft.scheduled)
         self._open = draft.open
         if draft.ids is not None:
             self.ids.commit(draft.ids)
@@ -138,19 +146,21 @@ class Transactions:
         for producer_id in producer_ids:
             self.producers.pop(producer_id, None)
 
-    def aborted_before(self, offset: int) -> Sequence[AbortedTransaction]:
-        """Returns the aborted transactions, and ranges of duplicates, whose last offset is below `offset`.
+    def ended_before(self, offset: int) -> tuple[Sequence[AbortedTransaction], Sequence[Scheduled]]:
+        """Returns the aborted transactions, duplicates, and schedules whose last offset is below `offset`.
 
         Their records can no longer be read.
         """
-        return [
+        ended = [
             each for some in (self.aborted, self.duplicates) for each in some[: self._below(some, offset)]
         ]
+        return ended, self.schedules.ended_before(offset)
 
     def drop_before(self, offset: int) -> None:
-        """Removes the aborted transactions and ranges of duplicates that end below the offset."""
+        """Removes the aborted transactions, and ranges of records, that end below the offset."""
         for some in (self.aborted, self.duplicates):
             del some[: self._below(some, offset)]
+        self.schedules.remove(self.schedules.ended_before(offset))
 
     @staticmethod
     def _below(ended: Sequence[AbortedTransaction], offset: int) -> int:
@@ -160,22 +170,35 @@ class Transactions:
 class Draft:
     """The changes of pending appends; each append sees the changes of those before it."""
 
-    __slots__ = ("_base", "_gaps", "aborted", "duplicates", "ids", "open", "producers")
+    __slots__ = (
+        "_base",
+        "_gaps",
+        "_schedules",
+        "aborted",
+        "duplicates",
+        "ids",
+        "open",
+        "producers",
+        "scheduled",
+    )
 
     def __init__(
         self,
         base: Mapping[int, ProducerState],
         opened: dict[int, int],
         gaps: SequenceGaps,
+        schedules: Schedules,
         ids: IdDraft | None = None,
     ) -> None:
         self._base = base
         self._gaps = gaps
         self.open = opened
+        self._schedules = schedules
         self.ids = ids
         self.producers: dict[int, ProducerState] = {}
         self.aborted: list[AbortedTransaction] = []
         self.duplicates: list[AbortedTransaction] = []
+        self.scheduled: list[Scheduled] = []
 
     def state(self, producer_id: int) -> ProducerState | None:
         """Returns the state of a producer after the earlier appends."""
@@ -208,6 +231,14 @@ class Draft:
         for first, last in ranges:
             stable = next(iter(self.open.values()), last + 1)
             self.duplicates.append(AbortedTransaction(DUPLICATES, first, last, stable))
+
+    def check_schedules(self, number: int, now_ms: int) -> None:
+        """Checks whether a number of further ranges may be scheduled. Raises as `Schedules.check_room`."""
+        try:
+            self._schedules.check_room(len(self.scheduled) + number, now_ms)
+        except KafkaError:
+            self._gaps.restart()
+            raise
 
     def end(self, marker: Marker, offset: int, now_ms: int) -> None:
         """Adds a marker at `offset`.
@@ -285,13 +316,19 @@ _FORMAT: Final = 0
 _PRODUCER: Final = struct.Struct(">Bhqqqi")
 _SENT: Final = struct.Struct(">iiqqq")
 _ABORTED: Final = struct.Struct(">Bqqqq")
+"""Also of scheduled records: the producer id is then the negative time, the stable offset 0."""
 
 
 def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     """Returns the snapshots of the durable state, or of a draft's changes."""
     producers = {f"p{id_}": _pack(producer) for id_, producer in state.producers.items()}
     ended = (*state.aborted, *state.duplicates)
-    return producers | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in ended}
+    scheduled = state.schedules.ranges if isinstance(state, Transactions) else state.scheduled
+    return (
+        producers
+        | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in ended}
+        | {f"s{last}": _ABORTED.pack(_FORMAT, -due_ms, first, last, 0) for first, last, due_ms in scheduled}
+    )
 
 
 def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -326,19 +363,31 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
         ValueError: a snapshot has an unknown format version.
     """
     producers, aborted = dict[int, ProducerState](), list[AbortedTransaction]()
+    scheduled = list[Scheduled]()
     for name, snapshot in snapshots.items():
         if snapshot[0] != _FORMAT:
             raise ValueError(f"producer snapshot {name} has unknown format {snapshot[0]}")
         if name.startswith("p"):
             producers[int(name[1:])] = _unpack(snapshot)
+        elif name.startswith("s"):
+            _, time, first, last, _ = _ABORTED.unpack(snapshot)
+            scheduled.append(Scheduled(first, last, -time))
         else:
             aborted.append(AbortedTransaction(*_ABORTED.unpack(snapshot)[1:]))
-    return Transactions(producers, aborted)
+    return Transactions(producers, aborted, scheduled)
 
 
-def snapshot_names(producer_ids: Iterable[int], aborted: Iterable[AbortedTransaction] = ()) -> list[str]:
+def snapshot_names(
+    producer_ids: Iterable[int] = (),
+    aborted: Iterable[AbortedTransaction] = (),
+    scheduled: Iterable[Scheduled] = (),
+) -> list[str]:
     """Returns the names of snapshots to delete."""
-    return [f"p{id_}" for id_ in producer_ids] + [f"a{each.last_offset}" for each in aborted]
+    return [
+        *(f"p{id_}" for id_ in producer_ids),
+        *(f"a{each.last_offset}" for each in aborted),
+        *(f"s{each.last}" for each in scheduled),
+    ]
 
 
 def _pack(state: ProducerState) -> bytes:

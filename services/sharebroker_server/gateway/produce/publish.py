@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.catalog.topics import check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.produce.record_batching import PartitionBatches, by_partition, publish_traces
+from sharebroker_server.gateway.produce.scheduling import add_delivery_headers
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 
 MAX_PUBLISH_RECORDS: Final = 10_000
@@ -26,9 +27,10 @@ async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadli
         )
     check_topic_name(request.topic)
     topic = await create_on_demand(gateway, request.topic, deadline)
-    limit = gateway.catalog.topic_config(topic).max_message_bytes
+    config = gateway.catalog.topic_config(topic)
+    add_delivery_headers(topic.name, request.records, config, round(now() * 1000))
     traces = publish_traces(topic.name)
-    partitions = by_partition(request.records, topic, limit, traces)
+    partitions = by_partition(request.records, topic, config.max_message_bytes, traces)
     parts = [AppendPart(topic.topic_id, index, batches.build()) for index, batches in partitions.items()]
     try:
         results = await gateway.leaders.append(AppendCall(parts), deadline)

@@ -9,7 +9,7 @@ A batch in which a record reached `throttle_limit` deliveries is isolated (KIP-1
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
@@ -18,6 +18,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     Counts,
     LogBatch,
+    Scheduled,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
@@ -269,6 +270,45 @@ def archive_hidden(
                 counts.expired += archived[1] - archived[0] + 1
             else:
                 counts.aborted += archived[1] - archived[0] + 1
+            if start > first:
+                kept.append(piece._replace(first=first, last=start - 1))
+            first = end + 1
+        if first <= piece.last:
+            kept.append(piece._replace(first=first))
+    return kept
+
+
+def leading(
+    scheduled: Sequence[Scheduled], offset: int, log_batches: Sequence[LogBatch]
+) -> Sequence[LogBatch]:
+    """Returns the batches, up to the first record that does not wait, if the next record to acquire waits."""
+    start = end = max(offset, log_batches[0][0])
+    for first, last, _ in scheduled:
+        if first <= end <= last:
+            end = last + 1
+    if end == start:
+        return ()
+    return [
+        (max(base, start), min(last, end - 1)) for base, last in log_batches if base < end and last >= start
+    ]
+
+
+def postpone(
+    in_flight: InFlight, acquired: Sequence[AcquiredRange], scheduled: Sequence[Scheduled], counts: Counts
+) -> list[AcquiredRange]:
+    """Lets scheduled records wait that were just acquired, in memory; returns the rest.
+
+    Nothing is written: the times are read with the records.
+    """
+    kept = []
+    for piece in acquired:
+        first = piece.first
+        for start, end, due_ms in scheduled[bisect_left(scheduled, first, key=itemgetter(1)) :]:
+            if start > piece.last:
+                break
+            start, end = max(start, first), min(end, piece.last)
+            in_flight.postpone(start, end, due_ms)
+            counts.acquired -= end - start + 1
             if start > first:
                 kept.append(piece._replace(first=first, last=start - 1))
             first = end + 1

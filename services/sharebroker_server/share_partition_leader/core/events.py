@@ -32,6 +32,9 @@ DEFAULT_BATCH_SIZE: Final = 500
 LogBatch = tuple[int, int]
 """Base offset and last offset of a record batch."""
 
+Scheduled = tuple[int, int, int]
+"""First and last offset of records, and the time in ms before which they are not delivered."""
+
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionSettings:
@@ -140,7 +143,7 @@ class Acquire:
 
     `log_batches` are (base, last) of the record batches read, ascending. `hidden` are those of them that no
     member may get: markers, and records of aborted transactions. `expired` are those that are older than
-    `max_record_age`. Both are archived.
+    `max_record_age`. Both are archived. `scheduled`, ascending, wait if their time is to come.
     """
 
     request: AcquireRequest
@@ -148,6 +151,7 @@ class Acquire:
     log_batches: Sequence[LogBatch]
     hidden: Sequence[LogBatch] = ()
     expired: Sequence[LogBatch] = ()
+    scheduled: Sequence[Scheduled] = ()
 
 
 @dataclass(slots=True)

@@ -319,6 +319,21 @@ class InFlight:
 
     # Waiting
 
+    def postpone(self, first: int, last: int, not_before_ms: int) -> None:
+        """Undoes the acquisition of locked records in first..last, which then wait for a time."""
+        index = self.locate(first)
+        while index < len(self.runs) and self.runs[index].first <= last:
+            if self.runs[index].lock is not None:
+                index = self.split_at(index, first, last)
+                run = self.runs[index]
+                run.delivery_count -= 1
+                run.unlock(TRANSITIONS[run.state, RecordEvent.UNDO])
+                run.not_before_ms = not_before_ms
+                self.locked -= run.size
+                self.waiting += run.size
+                self.wait(run)
+            index += 1
+
     def wait(self, run: Run) -> None:
         """Notes that an AVAILABLE run waits for its time."""
         heappush(self.due, (run.not_before_ms, run.first, run.last))

@@ -25,6 +25,9 @@ fail-over the records are available again, and their delivery counts are those o
 *Writes.* At most one state write is in flight (`core.durability`). It is built when it is sent. Its start
 offset passes only records whose final state is durable, or is part of this write.
 
+*Scheduled records* enter the window like others, and wait there as AVAILABLE until their time. That is not
+stored: whoever reads the records reads their times, too.
+
 *Three kinds of change are not acknowledgements and still have to be stored:*
 
 1. A lock timeout takes effect at once. If its write fails, it is retried.
@@ -59,7 +62,13 @@ from sharebroker_server.share_partition_leader.core.acknowledge import (
     validate_releases,
     validate_renewals,
 )
-from sharebroker_server.share_partition_leader.core.acquire import Acquisition, archive_hidden, count_acquired
+from sharebroker_server.share_partition_leader.core.acquire import (
+    Acquisition,
+    archive_hidden,
+    count_acquired,
+    leading,
+    postpone,
+)
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery, RetryCause
 from sharebroker_server.share_partition_leader.core.durability import (
     WriteQueue,
@@ -208,11 +217,17 @@ class SharePartition:
             self.settings.check_lock(request.lock)
         if not log_batches:
             return
-        settings, first = self.settings, log_batches[0]
-        starts_hidden = bool(hidden or expired) and first in (*hidden[:1], *expired[:1])
-        if starts_hidden:
-            # Archives the whole hidden batch regardless of all limits; the caller continues reading after it.
-            log_batches, size = (first,), first[1] - first[0] + 1
+        settings, first, scheduled = self.settings, log_batches[0], event.scheduled
+        withheld: Sequence[events.LogBatch] = ()
+        if scheduled:
+            stored_time = self._stored_time(now)
+            scheduled = [each for each in scheduled if each[2] > stored_time]
+            withheld = leading(scheduled, event.offset, log_batches)
+        if (hidden or expired) and first in (*hidden[:1], *expired[:1]):
+            withheld = (first,)
+        if withheld:
+            # Takes all of them regardless of all limits; the caller continues reading after them.
+            log_batches, size = withheld, withheld[-1][1] - withheld[0][0] + 1
             request = request._replace(max_records=size, mode=AcquireMode.BATCH_OPTIMIZED)
             locks = self.in_flight.locked + self.in_flight.ready + size
             settings = replace(settings, max_record_locks=locks)
@@ -223,7 +238,10 @@ class SharePartition:
             acquired = archive_hidden(self.in_flight, acquired, hidden, self.counts)
         if expired:
             acquired = archive_hidden(self.in_flight, acquired, expired, self.counts, RecordEvent.EXPIRE)
-        if starts_hidden:
+        if scheduled:
+            acquired = postpone(self.in_flight, acquired, scheduled, self.counts)
+            effects.deadline = self.next_deadline()
+        if withheld:
             self._persist_start_offset(effects)
         elif acquired:
             self._abandoned = False

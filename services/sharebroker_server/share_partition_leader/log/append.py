@@ -16,6 +16,7 @@ from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import BatchHeader
 from sharebroker_server.record_log.core.producers import UnverifiedError, Verified
 from sharebroker_server.record_log.lifecycle import not_leader
+from sharebroker_server.record_log.record_headers import RecordHeaders
 from sharebroker_server.record_log.validation_queue import CallValidation, ValidationQueue
 from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
@@ -59,9 +60,9 @@ class Appends:
         try:
             led = await self._leadership.led(topic_id, partition)
             settings = led.log.settings
-            ids: list[int | None] | None = [] if settings.dedup_window_ms else None
-            headers = await validation.headers(settings, records, led.log.now_ms, ids)
-            work = self._append(led, records, headers, claim, ids)
+            values = settings.record_headers()
+            headers = await validation.headers(settings, records, led.log.now_ms, values)
+            work = self._append(led, records, headers, claim, values)
             traces = led.traces
             traced = traces.find(records) if traces is not None else ()
             appended = await (work if traces is None or not traced else traces.append(traced, work))
@@ -82,7 +83,7 @@ class Appends:
         data: bytes,
         headers: list[BatchHeader],
         claim: Claim | None,
-        ids: list[int | None] | None,
+        values: RecordHeaders | None,
     ) -> Appended:
         """Appends a producer's batches; `claim` names the transaction.
 
@@ -90,7 +91,7 @@ class Appends:
         """
         if claim is None:
             try:
-                return await led.log.append(data, None, headers, ids)
+                return await led.log.append(data, None, headers, values)
             except UnverifiedError as error:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -100,7 +101,7 @@ class Appends:
         for _ in range(_TRIES):
             verified = await self._verified(led, headers[0], claim)
             try:
-                return await led.log.append(data, verified, headers, ids)
+                return await led.log.append(data, verified, headers, values)
             except UnverifiedError as error:
                 refusal = error
         raise refusal

@@ -64,10 +64,11 @@ class RetentionTask:
             await self._expire_producers(partition)
 
     async def _expire_producers(self, led: LedPartition) -> None:
-        """Expires producers without appends for `producer.id.expiration.ms`."""
+        """Expires producers without appends for `producer.id.expiration.ms`, and schedules in the past."""
         silent_since = int(now() * 1000) - self._leadership.broker.producer_id_expiration_ms
         try:
             await led.log.expire_producers(silent_since)
+            await led.log.forget_schedules()
         except KafkaError as error:
             _log.info("producer expiration postponed", log=led.log.partition, reason=str(error))
 

@@ -55,7 +55,7 @@ _GAUGES: Final = (
     ("in_flight_batch_messages", "Offsets in all runs (Kafka: InFlightBatchMessageCount)."),
     ("locked_messages", "Records with an acquisition lock."),
     ("ready_messages", "Records before the end offset that can be acquired now."),
-    ("waiting_messages", "Released records that wait for the end of their delay."),
+    ("waiting_messages", "Records that wait for the end of their delay, or for their delivery time."),
 )
 """Name and help, in the order of `InFlight.sizes`."""
 

@@ -14,6 +14,7 @@ from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.persister.port import Persister
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
+from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.transactions import aborted_spans
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.core.events import LoadedState
@@ -122,19 +123,19 @@ def hidden_spans(
 
 
 def split_expired(
-    batches: Sequence[StoredBatch], oldest_ms: float
+    batches: Sequence[StoredBatch], oldest_ms: float, schedules: Schedules
 ) -> tuple[list[Span], list[Span], list[StoredBatch]]:
     """Returns the spans of all batches, the spans of those that expired, and the batches that did not.
 
-    A batch expires as a whole once all its timestamps are below `oldest_ms`; without a timestamp (-1) it does
-    not. Neighbours that expired have one span, so that one acquisition archives them.
+    A batch expires as a whole once all its timestamps and delivery times are below `oldest_ms`; without a
+    timestamp (-1) it does not. Neighbours that expired have one span, so that one acquisition archives them.
     """
     spans: list[Span] = []
     expired: list[Span] = []
     others: list[StoredBatch] = []
     for batch in batches:
         first, last = batch.base_offset, batch.last_offset
-        if not 0 <= batch.max_timestamp < oldest_ms:
+        if not 0 <= batch.max_timestamp < oldest_ms or schedules.latest_in(first, last) >= oldest_ms:
             others.append(batch)
         else:
             if expired and expired[-1] == spans[-1]:

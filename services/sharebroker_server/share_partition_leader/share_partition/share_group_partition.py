@@ -262,14 +262,19 @@ class ShareGroupPartition:
             self._observer.fetched(batches)
         expired: Sequence[Span] = ()
         if max_age:
-            spans, expired, batches = split_expired(batches, (now() - max_age) * 1000)
+            schedules = self._log.transactions.schedules
+            spans, expired, batches = split_expired(batches, (now() - max_age) * 1000, schedules)
         else:
             spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
         if self._log.transactions.duplicates and hidden:
             spans = separated(spans, hidden, offset)
             hidden = [span for span in hidden if span[1] >= offset]
-        return events.Acquire(request, offset, spans, hidden, expired)
+        scheduled: Sequence[events.Scheduled] = ()
+        if self._log.transactions.schedules and batches:
+            schedules = self._log.transactions.schedules
+            scheduled = list(schedules.between(offset, batches[-1].last_offset + 1))
+        return events.Acquire(request, offset, spans, hidden, expired, scheduled)
 
     # Effects
 

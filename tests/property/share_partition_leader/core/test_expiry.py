@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode
+from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.share_partition_leader.core.events import (
     Acquire,
     AcquireRequest,
@@ -57,7 +58,7 @@ class Expiring:
     def acquire(self, request: AcquireRequest, now: float) -> list[AcquiredRange]:
         while (offset := self.share.fetch_offset(0, len(self.newest))) is not None:
             read = [batch for batch in self.batches if batch.last_offset >= offset]
-            spans, expired, _ = split_expired(read, (now - MAX_AGE) * 1000)
+            spans, expired, _ = split_expired(read, (now - MAX_AGE) * 1000, Schedules())
             acquired = self.share.handle(Acquire(request, offset, spans, (), expired), now).acquired
             if acquired:
                 return list(acquired)

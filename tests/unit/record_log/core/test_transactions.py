@@ -94,7 +94,7 @@ def test_search_for_aborted_transactions_stops_at_the_range_end() -> None:
 
 
 def test_trimming_drops_unreadable_transactions(partition: Partition) -> None:
-    assert snapshot_names((), partition.transactions.aborted_before(5)) == ["a4"]
+    assert snapshot_names((), *partition.transactions.ended_before(5)) == ["a4"]
     partition.transactions.drop_before(5)
     assert [t.producer_id for t in partition.transactions.aborted_in(0, 100)] == [3]
 

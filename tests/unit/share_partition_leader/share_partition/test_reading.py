@@ -14,6 +14,7 @@ from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.catalog.records import ConfigRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.share_partition_leader.core.acquire import Acquisition
 from sharebroker_server.share_partition_leader.core.events import AcquireRequest
 from sharebroker_server.share_partition_leader.share_partition.reading import (
@@ -263,7 +264,7 @@ def test_batches_are_split_by_age(
 ) -> None:
     batches = [stored(index * 10, 10, time=time - 9) for index, time in enumerate(times)]
     batches = [replace(each, max_timestamp=time) for each, time in zip(batches, times, strict=True)]
-    found = split_expired(batches, 50)
+    found = split_expired(batches, 50, Schedules())
     assert found == (spans, expired, [batches[index] for index in others])
 
 

@@ -27,7 +27,7 @@ from sharebroker_protocol.status.v1 import status_pb2 as sharebroker_dot_status_
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sharebroker/gateway/v1/produce.proto\x12\x16sharebroker.gateway.v1\x1a\"sharebroker/gateway/v1/share.proto\x1a\"sharebroker/status/v1/status.proto\x1a\x44sharebroker/transaction_coordinator/v1/transaction_coordinator.proto\"\xdc\x01\n\rPublishRecord\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x01\x88\x01\x01\x12\x0f\n\x05value\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x35\n\x07headers\x18\x04 \x03(\x0b\x32$.sharebroker.gateway.v1.RecordHeader\x12\x14\n\x0ctimestamp_ms\x18\x05 \x01(\x03\x12\x16\n\tpartition\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x12\n\nmessage_id\x18\x07 \x01(\tB\t\n\x07payloadB\x06\n\x04_keyB\x0c\n\n_partition\"W\n\x0ePublishRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x36\n\x07records\x18\x02 \x03(\x0b\x32%.sharebroker.gateway.v1.PublishRecord\"\x85\x01\n\x0fPublishResponse\x12\x43\n\tpositions\x18\x01 \x03(\x0b\x32\x30.sharebroker.gateway.v1.PublishResponse.Position\x1a-\n\x08Position\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\xb0\x02\n\x0eProduceRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x44\n\ntopic_data\x18\x02 \x03(\x0b\x32\x30.sharebroker.gateway.v1.ProduceRequest.TopicData\x12\x18\n\x10transactional_id\x18\x03 \x01(\t\x1a/\n\rPartitionData\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0f\n\x07records\x18\x02 \x01(\x0c\x1ay\n\tTopicData\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12L\n\x0epartition_data\x18\x03 \x03(\x0b\x32\x34.sharebroker.gateway.v1.ProduceRequest.PartitionData\"\xa2\x03\n\x0fProduceResponse\x12H\n\tresponses\x18\x01 \x03(\x0b\x32\x35.sharebroker.gateway.v1.ProduceResponse.TopicResponse\x1a\xba\x01\n\x11PartitionResponse\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x04 \x01(\x03\x12\x1a\n\x12log_append_time_ms\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x1a\x87\x01\n\rTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12V\n\x13partition_responses\x18\x03 \x03(\x0b\x32\x39.sharebroker.gateway.v1.ProduceResponse.PartitionResponse\"[\n\x14ProduceStreamRequest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x37\n\x07produce\x18\x02 \x01(\x0b\x32&.sharebroker.gateway.v1.ProduceRequest\"]\n\x15ProduceStreamResponse\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x38\n\x07produce\x18\x02 \x01(\x0b\x32\'.sharebroker.gateway.v1.ProduceResponse2\xc5\x04\n\x0eProduceService\x12Z\n\x07Publish\x12&.sharebroker.gateway.v1.PublishRequest\x1a\'.sharebroker.gateway.v1.PublishResponse\x12Z\n\x07Produce\x12&.sharebroker.gateway.v1.ProduceRequest\x1a\'.sharebroker.gateway.v1.ProduceResponse\x12p\n\rProduceStream\x12,.sharebroker.gateway.v1.ProduceStreamRequest\x1a-.sharebroker.gateway.v1.ProduceStreamResponse(\x01\x30\x01\x12\x8f\x01\n\x0eInitProducerId\x12=.sharebroker.transaction_coordinator.v1.InitProducerIdRequest\x1a>.sharebroker.transaction_coordinator.v1.InitProducerIdResponse\x12w\n\x06\x45ndTxn\x12\x35.sharebroker.transaction_coordinator.v1.EndTxnRequest\x1a\x36.sharebroker.transaction_coordinator.v1.EndTxnResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sharebroker/gateway/v1/produce.proto\x12\x16sharebroker.gateway.v1\x1a\"sharebroker/gateway/v1/share.proto\x1a\"sharebroker/status/v1/status.proto\x1a\x44sharebroker/transaction_coordinator/v1/transaction_coordinator.proto\"\x8d\x02\n\rPublishRecord\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x01\x88\x01\x01\x12\x0f\n\x05value\x18\x02 \x01(\x0cH\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x35\n\x07headers\x18\x04 \x03(\x0b\x32$.sharebroker.gateway.v1.RecordHeader\x12\x14\n\x0ctimestamp_ms\x18\x05 \x01(\x03\x12\x16\n\tpartition\x18\x06 \x01(\x05H\x02\x88\x01\x01\x12\x12\n\nmessage_id\x18\x07 \x01(\t\x12\x15\n\rdeliver_at_ms\x18\x08 \x01(\x03\x12\x18\n\x10\x64\x65liver_after_ms\x18\t \x01(\x03\x42\t\n\x07payloadB\x06\n\x04_keyB\x0c\n\n_partition\"W\n\x0ePublishRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x36\n\x07records\x18\x02 \x03(\x0b\x32%.sharebroker.gateway.v1.PublishRecord\"\x85\x01\n\x0fPublishResponse\x12\x43\n\tpositions\x18\x01 \x03(\x0b\x32\x30.sharebroker.gateway.v1.PublishResponse.Position\x1a-\n\x08Position\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\xb0\x02\n\x0eProduceRequest\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x05\x12\x44\n\ntopic_data\x18\x02 \x03(\x0b\x32\x30.sharebroker.gateway.v1.ProduceRequest.TopicData\x12\x18\n\x10transactional_id\x18\x03 \x01(\t\x1a/\n\rPartitionData\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0f\n\x07records\x18\x02 \x01(\x0c\x1ay\n\tTopicData\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12L\n\x0epartition_data\x18\x03 \x03(\x0b\x32\x34.sharebroker.gateway.v1.ProduceRequest.PartitionData\"\xa2\x03\n\x0fProduceResponse\x12H\n\tresponses\x18\x01 \x03(\x0b\x32\x35.sharebroker.gateway.v1.ProduceResponse.TopicResponse\x1a\xba\x01\n\x11PartitionResponse\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x62\x61se_offset\x18\x04 \x01(\x03\x12\x1a\n\x12log_append_time_ms\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x1a\x87\x01\n\rTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12V\n\x13partition_responses\x18\x03 \x03(\x0b\x32\x39.sharebroker.gateway.v1.ProduceResponse.PartitionResponse\"[\n\x14ProduceStreamRequest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x37\n\x07produce\x18\x02 \x01(\x0b\x32&.sharebroker.gateway.v1.ProduceRequest\"]\n\x15ProduceStreamResponse\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x38\n\x07produce\x18\x02 \x01(\x0b\x32\'.sharebroker.gateway.v1.ProduceResponse2\xc5\x04\n\x0eProduceService\x12Z\n\x07Publish\x12&.sharebroker.gateway.v1.PublishRequest\x1a\'.sharebroker.gateway.v1.PublishResponse\x12Z\n\x07Produce\x12&.sharebroker.gateway.v1.ProduceRequest\x1a\'.sharebroker.gateway.v1.ProduceResponse\x12p\n\rProduceStream\x12,.sharebroker.gateway.v1.ProduceStreamRequest\x1a-.sharebroker.gateway.v1.ProduceStreamResponse(\x01\x30\x01\x12\x8f\x01\n\x0eInitProducerId\x12=.sharebroker.transaction_coordinator.v1.InitProducerIdRequest\x1a>.sharebroker.transaction_coordinator.v1.InitProducerIdResponse\x12w\n\x06\x45ndTxn\x12\x35.sharebroker.transaction_coordinator.v1.EndTxnRequest\x1a\x36.sharebroker.transaction_coordinator.v1.EndTxnResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,29 +35,29 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sharebroker_protocol.gatewa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PUBLISHRECORD']._serialized_start=207
-  _globals['_PUBLISHRECORD']._serialized_end=427
-  _globals['_PUBLISHREQUEST']._serialized_start=429
-  _globals['_PUBLISHREQUEST']._serialized_end=516
-  _globals['_PUBLISHRESPONSE']._serialized_start=519
-  _globals['_PUBLISHRESPONSE']._serialized_end=652
-  _globals['_PUBLISHRESPONSE_POSITION']._serialized_start=607
-  _globals['_PUBLISHRESPONSE_POSITION']._serialized_end=652
-  _globals['_PRODUCEREQUEST']._serialized_start=655
-  _globals['_PRODUCEREQUEST']._serialized_end=959
-  _globals['_PRODUCEREQUEST_PARTITIONDATA']._serialized_start=789
-  _globals['_PRODUCEREQUEST_PARTITIONDATA']._serialized_end=836
-  _globals['_PRODUCEREQUEST_TOPICDATA']._serialized_start=838
-  _globals['_PRODUCEREQUEST_TOPICDATA']._serialized_end=959
-  _globals['_PRODUCERESPONSE']._serialized_start=962
-  _globals['_PRODUCERESPONSE']._serialized_end=1380
-  _globals['_PRODUCERESPONSE_PARTITIONRESPONSE']._serialized_start=1056
-  _globals['_PRODUCERESPONSE_PARTITIONRESPONSE']._serialized_end=1242
-  _globals['_PRODUCERESPONSE_TOPICRESPONSE']._serialized_start=1245
-  _globals['_PRODUCERESPONSE_TOPICRESPONSE']._serialized_end=1380
-  _globals['_PRODUCESTREAMREQUEST']._serialized_start=1382
-  _globals['_PRODUCESTREAMREQUEST']._serialized_end=1473
-  _globals['_PRODUCESTREAMRESPONSE']._serialized_start=1475
-  _globals['_PRODUCESTREAMRESPONSE']._serialized_end=1568
-  _globals['_PRODUCESERVICE']._serialized_start=1571
-  _globals['_PRODUCESERVICE']._serialized_end=2152
+  _globals['_PUBLISHRECORD']._serialized_end=476
+  _globals['_PUBLISHREQUEST']._serialized_start=478
+  _globals['_PUBLISHREQUEST']._serialized_end=565
+  _globals['_PUBLISHRESPONSE']._serialized_start=568
+  _globals['_PUBLISHRESPONSE']._serialized_end=701
+  _globals['_PUBLISHRESPONSE_POSITION']._serialized_start=656
+  _globals['_PUBLISHRESPONSE_POSITION']._serialized_end=701
+  _globals['_PRODUCEREQUEST']._serialized_start=704
+  _globals['_PRODUCEREQUEST']._serialized_end=1008
+  _globals['_PRODUCEREQUEST_PARTITIONDATA']._serialized_start=838
+  _globals['_PRODUCEREQUEST_PARTITIONDATA']._serialized_end=885
+  _globals['_PRODUCEREQUEST_TOPICDATA']._serialized_start=887
+  _globals['_PRODUCEREQUEST_TOPICDATA']._serialized_end=1008
+  _globals['_PRODUCERESPONSE']._serialized_start=1011
+  _globals['_PRODUCERESPONSE']._serialized_end=1429
+  _globals['_PRODUCERESPONSE_PARTITIONRESPONSE']._serialized_start=1105
+  _globals['_PRODUCERESPONSE_PARTITIONRESPONSE']._serialized_end=1291
+  _globals['_PRODUCERESPONSE_TOPICRESPONSE']._serialized_start=1294
+  _globals['_PRODUCERESPONSE_TOPICRESPONSE']._serialized_end=1429
+  _globals['_PRODUCESTREAMREQUEST']._serialized_start=1431
+  _globals['_PRODUCESTREAMREQUEST']._serialized_end=1522
+  _globals['_PRODUCESTREAMRESPONSE']._serialized_start=1524
+  _globals['_PRODUCESTREAMRESPONSE']._serialized_end=1617
+  _globals['_PRODUCESERVICE']._serialized_start=1620
+  _globals['_PRODUCESERVICE']._serialized_end=2201
 # @@protoc_insertion_point(module_scope)

@@ -31,6 +31,8 @@ class PublishRecord(_message.Message):
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    DELIVER_AFTER_MS_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     value: _builtins.bytes
     text: _builtins.str
@@ -42,6 +44,12 @@ class PublishRecord(_message.Message):
     """At most 128 bytes in UTF-8; empty for none. It becomes the record header `sharebroker.message.id`. A topic with
     message.dedup.window.ms detects records that are published again by it.
     """
+    deliver_at_ms: _builtins.int
+    """When share groups deliver the record, in milliseconds since the Unix epoch; 0 means at once. It becomes the record
+    header `sharebroker.deliver.at`. The topic must have delivery.delay.enable=true.
+    """
+    deliver_after_ms: _builtins.int
+    """The same, in milliseconds from now by the server's clock; 0 means at once. Not both."""
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[_share_pb2.RecordHeader]: ...
     def __init__(
@@ -54,10 +62,12 @@ class PublishRecord(_message.Message):
         timestamp_ms: _builtins.int = ...,
         partition: _builtins.int | None = ...,
         message_id: _builtins.str = ...,
+        deliver_at_ms: _builtins.int = ...,
+        deliver_after_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "key", b"key", "partition", b"partition", "payload", b"payload", "text", b"text", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "headers", b"headers", "key", b"key", "message_id", b"message_id", "partition", b"partition", "payload", b"payload", "text", b"text", "timestamp_ms", b"timestamp_ms", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_partition", b"_partition", "deliver_after_ms", b"deliver_after_ms", "deliver_at_ms", b"deliver_at_ms", "headers", b"headers", "key", b"key", "message_id", b"message_id", "partition", b"partition", "payload", b"payload", "text", b"text", "timestamp_ms", b"timestamp_ms", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
     _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015

@@ -1,0 +1,152 @@
+"""The scheduled records of a partition: share groups deliver them at a time of their own (decision 0097).
+
+A record with a delivery time is appended like any other. Ranges of neighbours with the same time are stored
+beside the batches in the same step. A share group that reads the records lets them wait until then.
+
+A range is kept after its time, since the age of its records counts from it, but only the newest
+MAX_SCHEDULED of these. Times are in ms since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush, nsmallest
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+
+MAX_SCHEDULED: Final = 10_000
+"""The number of ranges per partition whose time is to come; also of those in the past that are kept."""
+
+CLOCK_TOLERANCE_MS: Final = 60_000
+"""A time that has passed by no more than this is stored: the clock of the next leader may be behind."""
+
+RETRY_AFTER: Final = 1.0
+"""Seconds after which an append may be sent again that had no room."""
+
+_last: Final = attrgetter("last")
+_due: Final = attrgetter("due_ms")
+
+
+class Scheduled(NamedTuple):
+    """Neighbouring records that share groups deliver at the same time."""
+
+    first: int
+    last: int
+    due_ms: int
+
+
+class DeliveryLimits(NamedTuple):
+    """A topic's limits of delivery times in ms; `retention_ms` is -1 for none."""
+
+    max_delay_ms: int
+    retention_ms: int
+
+    def check(self, due_ms: int, now_ms: int) -> None:
+        """Raises INVALID_TIMESTAMP for a time that is too far away."""
+        delay, (longest, retention_ms) = due_ms - now_ms, self
+        if delay > longest:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"The delivery time is {delay} ms from now; delivery.delay.max.ms permits {longest} ms.",
+                metadata={"delay_ms": str(delay), "delivery.delay.max.ms": str(longest)},
+            )
+        if 0 <= retention_ms < delay:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"The delivery time is {delay} ms from now; the record would be deleted after {retention_ms} "
+                "ms (retention.ms).",
+                metadata={"delay_ms": str(delay), "retention.ms": str(retention_ms)},
+            )
+
+
+def ranges_of(times: Sequence[int], base_offset: int, now_ms: int) -> list[Scheduled]:
+    """Returns the ranges of an append whose records have these delivery times, 0 for none.
+
+    Raises:
+        KafkaError: RECORD_LIST_TOO_LARGE for more ranges than a partition may have.
+    """
+    ranges: list[Scheduled] = []
+    earliest = now_ms - CLOCK_TOLERANCE_MS
+    for offset, due_ms in enumerate(times, base_offset):
+        if due_ms <= earliest:
+            continue
+        if ranges and ranges[-1].last == offset - 1 and ranges[-1].due_ms == due_ms:
+            ranges[-1] = ranges[-1]._replace(last=offset)
+        else:
+            ranges.append(Scheduled(offset, offset, due_ms))
+    if len(ranges) > MAX_SCHEDULED:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"The append has {len(ranges)} ranges of records with different delivery times; {MAX_SCHEDULED} "
+            "are allowed. Send fewer records at once.",
+        )
+    return ranges
+
+
+class Schedules:
+    """The durable schedules of one partition. `ranges` ascend."""
+
+    __slots__ = ("_to_come", "ranges")
+
+    def __init__(self, ranges: Iterable[Scheduled] = ()) -> None:
+        self.ranges = sorted(ranges)
+        # A heap of the times that were to come when it was used last.
+        self._to_come = [each.due_ms for each in self.ranges]
+        heapify(self._to_come)
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def add(self, ranges: Iterable[Scheduled]) -> None:
+        """Adds ranges that are durable now; they follow all others."""
+        for each in ranges:
+            self.ranges.append(each)
+            heappush(self._to_come, each.due_ms)
+
+    def number_to_come(self, now_ms: int) -> int:
+        """Returns the number of ranges whose time is to come."""
+        while self._to_come and self._to_come[0] <= now_ms:
+            heappop(self._to_come)
+        return len(self._to_come)
+
+    def check_room(self, number: int, now_ms: int) -> None:
+        """Raises THROTTLING_QUOTA_EXCEEDED if there is no room for a number of further ranges."""
+        present = self.number_to_come(now_ms)
+        if present + number > MAX_SCHEDULED:
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"The partition has {present} scheduled records; {MAX_SCHEDULED} are allowed. Neighbours "
+                "with the same delivery time count as one.",
+                retry_after=RETRY_AFTER,
+            )
+
+    def between(self, first: int, end: int) -> Iterator[Scheduled]:
+        """Yields the ranges with an offset in [first, end)."""
+        for index in range(self._below(first), len(self.ranges)):
+            if self.ranges[index].first >= end:
+                break
+            yield self.ranges[index]
+
+    def latest_in(self, first: int, last: int) -> int:
+        """Returns the latest delivery time of the records from `first` to `last`; 0 without one."""
+        return max(map(_due, self.between(first, last + 1)), default=0)
+
+    def ended_before(self, offset: int) -> Sequence[Scheduled]:
+        """Returns the ranges below the offset: their records were deleted."""
+        return self.ranges[: self._below(offset)]
+
+    def surplus(self, now_ms: int) -> Sequence[Scheduled]:
+        """Returns the ranges with the oldest times, as far as more than MAX_SCHEDULED have passed."""
+        excess = len(self.ranges) - self.number_to_come(now_ms) - MAX_SCHEDULED
+        return nsmallest(excess, self.ranges, key=_due) if excess > 0 else ()
+
+    def remove(self, ranges: Iterable[Scheduled]) -> None:
+        """Removes ranges that `ended_before` or `surplus` returned."""
+        if removed := set(ranges):
+            self.ranges = [each for each in self.ranges if each not in removed]
+
+    def _below(self, offset: int) -> int:
+        return bisect_left(self.ranges, offset, key=_last)
