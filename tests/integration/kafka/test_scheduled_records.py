@@ -22,8 +22,8 @@ from tests.testkit.brokers import Cluster
 
 ENABLED: Final = {"delivery_delay_enable": "true"}
 HEADER: Final = "sharebroker.deliver.at"
-TOLERANCE: Final = 0.002
-"""Seconds between two readings of a clock in milliseconds."""
+TOLERANCE: Final = 0.5
+"""Seconds by which a leader may misjudge the clock of Redis: half of the longest round trip that it uses."""
 
 
 def publish(address: str, topic: str, times: Sequence[float | None], **settings: str) -> None:
