@@ -136,7 +136,7 @@ async def test_kafkas_producers_get_an_error_for_a_bad_header(
     assert errors == [code]
 
 
-async def test_grpc_fields_are_rejected_without_the_topic_config_and_headers_are_ignored(
+async def test_without_the_topic_config_fields_are_rejected_and_headers_ignored(
     harness: Harness,
 ) -> None:
     topic, _ = await harness.client.create(1)

@@ -26,7 +26,7 @@ def test_values_of_several_batches_follow_each_other() -> None:
     assert (values.ids, values.times) == ([], [])
 
 
-def test_only_what_the_topic_uses_is_read() -> None:
+def test_values_without_use_are_not_read() -> None:
     values = RecordHeaders(times=True)
     read(values, identified(["", "a"]), 2)
     assert (values.ids, values.times, values.used_times()) == (None, [0, 0], ())

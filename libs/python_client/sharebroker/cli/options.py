@@ -95,6 +95,22 @@ def parse_time(text: str) -> datetime:
     return time
 
 
+DeliverAt = Annotated[
+    datetime | None,
+    typer.Option(
+        "--deliver-at",
+        metavar="TIME",
+        parser=parse_time,
+        help="When share groups deliver the records: an ISO 8601 time with zone. The topic needs "
+        "delivery.delay.enable=true.",
+    ),
+]
+DeliverAfter = Annotated[
+    float | None,
+    typer.Option("--deliver-after", metavar="SECONDS", min=0.0, help="As --deliver-at, in seconds from now."),
+]
+
+
 def parse_position(text: str) -> OffsetSpec:
     """Parses `earliest`, `latest`, an offset or an ISO 8601 time with zone. Raises typer.BadParameter."""
     if text in ("earliest", "latest"):

@@ -6,7 +6,6 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal
 
@@ -15,12 +14,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from sharebroker import Admin, Producer, ProducerConfig, Publication
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, parse_time, settings
+from sharebroker.cli.options import DEFAULT_SERVER, AsJson, DeliverAfter, DeliverAt, Server, Topic, settings
 from sharebroker.cli.output import print_done
 from sharebroker.cli.reading import Fields, Format, Input, read
 from sharebroker.cli.session import traced
-from sharebroker_protocol.clock import now
-from sharebroker_protocol.records.record import deliver_at_header
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5
@@ -58,22 +55,8 @@ def produce(
             "message.dedup.window.ms detect records that are published again.",
         ),
     ] = None,
-    deliver_at: Annotated[
-        datetime | None,
-        typer.Option(
-            "--deliver-at",
-            metavar="TIME",
-            parser=parse_time,
-            help="When share groups deliver the records: an ISO 8601 time with zone. The topic needs "
-            "delivery.delay.enable=true.",
-        ),
-    ] = None,
-    deliver_after: Annotated[
-        float | None,
-        typer.Option(
-            "--deliver-after", metavar="SECONDS", min=0.0, help="As --deliver-at, in seconds from now."
-        ),
-    ] = None,
+    deliver_at: DeliverAt = None,
+    deliver_after: DeliverAfter = None,
     header: Annotated[
         list[str] | None,
         typer.Option("--header", help="A header of every record, as key=value; may be repeated."),
@@ -96,12 +79,10 @@ def produce(
     if deliver_at is not None and deliver_after is not None:
         raise typer.BadParameter("Use --deliver-at or --deliver-after.", param_hint="--deliver-after")
     headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
-    if deliver_at is not None or deliver_after is not None:
-        at = None if deliver_at is None else deliver_at.timestamp()
-        headers.append(deliver_at_header(at, deliver_after, now()))
     with Admin(server) as admin:
         admin.describe_topic(topic)
-    publisher = InputPublisher(topic, headers)
+    at = None if deliver_at is None else deliver_at.timestamp()
+    publisher = InputPublisher(topic, headers, at, deliver_after)
     config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS)
     try:
         with traced(), _opened(file) as lines, Producer(server, config) as producer:
@@ -114,8 +95,16 @@ def produce(
 class InputPublisher:
     """Publishes input; `confirmed` counts durable records."""
 
-    def __init__(self, topic: str, headers: Sequence[tuple[str, bytes]]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        headers: Sequence[tuple[str, bytes]],
+        deliver_at: float | None = None,
+        deliver_after: float | None = None,
+    ) -> None:
         self._topic = topic
+        self._deliver_at = deliver_at
+        self._deliver_after = deliver_after
         self._headers = headers
         self._open: deque[Publication] = deque()
         self.confirmed = 0
@@ -131,6 +120,8 @@ class InputPublisher:
                         key=record.key,
                         headers=self._headers,
                         message_id=record.message_id,
+                        deliver_at=self._deliver_at,
+                        deliver_after=self._deliver_after,
                     )
                     self._open.append(sent)
                     if len(self._open) > _UNCONFIRMED:

@@ -26,7 +26,7 @@ fail-over the records are available again, and their delivery counts are those o
 offset passes only records whose final state is durable, or is part of this write.
 
 *Scheduled records* enter the window like others, and wait there as AVAILABLE until their time. That is not
-stored: whoever reads the records reads their times, too.
+stored: the next leader reads the times with the records.
 
 *Three kinds of change are not acknowledgements and still have to be stored:*
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -14,7 +14,6 @@ from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.persister.port import Persister
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
-from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.transactions import aborted_spans
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.core.events import LoadedState
@@ -123,19 +122,20 @@ def hidden_spans(
 
 
 def split_expired(
-    batches: Sequence[StoredBatch], oldest_ms: float, schedules: Schedules
+    batches: Sequence[StoredBatch], oldest_ms: float, latest_delivery: Callable[[int, int], int]
 ) -> tuple[list[Span], list[Span], list[StoredBatch]]:
     """Returns the spans of all batches, the spans of those that expired, and the batches that did not.
 
     A batch expires as a whole once all its timestamps and delivery times are below `oldest_ms`; without a
-    timestamp (-1) it does not. Neighbours that expired have one span, so that one acquisition archives them.
+    timestamp (-1) it does not. `latest_delivery` returns the latest delivery time of offsets. Neighbours that
+    expired have one span, so that one acquisition archives them.
     """
     spans: list[Span] = []
     expired: list[Span] = []
     others: list[StoredBatch] = []
     for batch in batches:
         first, last = batch.base_offset, batch.last_offset
-        if not 0 <= batch.max_timestamp < oldest_ms or schedules.latest_in(first, last) >= oldest_ms:
+        if not 0 <= batch.max_timestamp < oldest_ms or latest_delivery(first, last) >= oldest_ms:
             others.append(batch)
         else:
             if expired and expired[-1] == spans[-1]:

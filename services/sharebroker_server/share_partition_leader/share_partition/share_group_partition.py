@@ -262,8 +262,8 @@ class ShareGroupPartition:
             self._observer.fetched(batches)
         expired: Sequence[Span] = ()
         if max_age:
-            schedules = self._log.transactions.schedules
-            spans, expired, batches = split_expired(batches, (now() - max_age) * 1000, schedules)
+            latest = self._log.transactions.schedules.latest_in
+            spans, expired, batches = split_expired(batches, (now() - max_age) * 1000, latest)
         else:
             spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)

@@ -58,7 +58,7 @@ class Expiring:
     def acquire(self, request: AcquireRequest, now: float) -> list[AcquiredRange]:
         while (offset := self.share.fetch_offset(0, len(self.newest))) is not None:
             read = [batch for batch in self.batches if batch.last_offset >= offset]
-            spans, expired, _ = split_expired(read, (now - MAX_AGE) * 1000, Schedules())
+            spans, expired, _ = split_expired(read, (now - MAX_AGE) * 1000, Schedules().latest_in)
             acquired = self.share.handle(Acquire(request, offset, spans, (), expired), now).acquired
             if acquired:
                 return list(acquired)

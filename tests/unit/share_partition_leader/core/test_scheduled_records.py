@@ -1,4 +1,4 @@
-"""Scheduled records in the window: they wait, block nobody, and are delivered at their time."""
+"""Scheduled records in the window: they wait, block no others, and are delivered at their time."""
 
 from __future__ import annotations
 

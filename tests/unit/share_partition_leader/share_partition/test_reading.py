@@ -264,7 +264,7 @@ def test_batches_are_split_by_age(
 ) -> None:
     batches = [stored(index * 10, 10, time=time - 9) for index, time in enumerate(times)]
     batches = [replace(each, max_timestamp=time) for each, time in zip(batches, times, strict=True)]
-    found = split_expired(batches, 50, Schedules())
+    found = split_expired(batches, 50, Schedules().latest_in)
     assert found == (spans, expired, [batches[index] for index in others])
 
 
