@@ -25,6 +25,7 @@ from sharebroker.cli.output import (
 )
 from sharebroker.verification.rules import Evidence, VerificationFinding
 from sharebroker.verification.runs import OffsetOutcome, OutcomeRun, outcome_runs
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicPartition
 
@@ -102,7 +103,7 @@ def _partition(place: TopicPartition, snapshot: GroupSnapshot, offsets: bool) ->
 
 
 def _outcome_runs(evidence: Evidence) -> list[OutcomeRun]:
-    return outcome_runs(evidence.log, evidence.start, evidence.replayed())
+    return outcome_runs(evidence.log, evidence.start, evidence.replayed(), now() * 1000)
 
 
 def _facts(evidence: Evidence) -> dict[str, Any]:

@@ -89,7 +89,13 @@ def start_of(stored: InspectShareGroupStateResponse) -> int:
 def runs_of(record: LogRecord) -> list[OffsetRun]:
     """Returns the state batches of a record as runs."""
     return [
-        OffsetRun(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        OffsetRun(
+            batch.first_offset,
+            batch.last_offset,
+            batch.delivery_state,
+            batch.delivery_count,
+            batch.note.not_before_ms,
+        )
         for batch in record.state_batches
     ]
 

@@ -1,7 +1,8 @@
 """Runs of offsets: replay of state batches, comparison of two states, and the outcome of every offset.
 
 Replay follows KIP-932's rule: of all states written for an offset, the one with more deliveries wins, then
-the higher state. The share coordinator applies its log record by record instead; verification compares both.
+the higher state, and of equal ones the last, whose time counts. The share coordinator applies its log
+record by record instead; verification compares both.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from typing import Final, NamedTuple
 
 
 class OffsetRun(NamedTuple):
-    """Offsets (last inclusive) in one state: 0 available, 2 acknowledged, 3 archiving, 4 archived."""
+    """Offsets (last inclusive) in one state: 0 available, 2 acknowledged, 3 archiving, 4 archived.
+
+    Available records are not delivered before `not_before_ms`, by the clock of Redis; 0: at once.
+    """
 
     first: int
     last: int
     state: int
     deliveries: int
+    not_before_ms: int = 0
 
 
 class OffsetSpan(NamedTuple):
@@ -31,27 +36,31 @@ class OffsetSpan(NamedTuple):
     last: int
 
 
-UNTOUCHED: Final = (0, 0)
-"""State and deliveries of an offset without a written state."""
+UNTOUCHED: Final = (0, 0, 0)
+"""State, deliveries and time of an offset without a written state."""
 
 
 def replay(written: Iterable[OffsetRun], start: int) -> list[OffsetRun]:
-    """Returns the replayed state from `start` on: ascending, disjoint, maximal runs. O(n log n)."""
-    waiting = sorted(run for run in written if max(run.first, start) <= run.last)
-    edges = sorted({edge for run in waiting for edge in (max(run.first, start), run.last + 1)})
+    """Returns the replayed state from `start` on: ascending, disjoint, maximal runs. O(n log n).
+
+    `written` is in the order of the log.
+    """
+    ordered = sorted(
+        (run.first, order, run) for order, run in enumerate(written) if max(run.first, start) <= run.last
+    )
+    edges = sorted({edge for _, _, run in ordered for edge in (max(run.first, start), run.last + 1)})
     known: list[OffsetRun] = []
-    open_runs: list[tuple[int, int, int]] = []  # greatest first
+    open_runs: list[tuple[int, int, int, OffsetRun]] = []  # greatest first
     begun = 0
     for first, after in pairwise(edges):
-        while begun < len(waiting) and waiting[begun].first <= first:
-            run = waiting[begun]
-            heappush(open_runs, (-run.deliveries, -run.state, run.last))
+        while begun < len(ordered) and ordered[begun][0] <= first:
+            _, order, run = ordered[begun]
+            heappush(open_runs, (-run.deliveries, -run.state, -order, run))
             begun += 1
-        while open_runs and open_runs[0][2] < first:
+        while open_runs and open_runs[0][3].last < first:
             heappop(open_runs)
         if open_runs:
-            deliveries, state, _ = open_runs[0]
-            _add(known, OffsetRun(first, after - 1, -state, -deliveries))
+            _add(known, open_runs[0][3]._replace(first=first, last=after - 1))
     return known
 
 
@@ -62,12 +71,12 @@ def differences(left: Sequence[OffsetRun], right: Sequence[OffsetRun]) -> Iterat
             yield OffsetSpan(first, after - 1)
 
 
-def at(runs: Sequence[OffsetRun], offset: int) -> tuple[int, int]:
-    """Returns state and deliveries of an offset in ascending, disjoint runs."""
+def at(runs: Sequence[OffsetRun], offset: int) -> tuple[int, int, int]:
+    """Returns state, deliveries and time of an offset in ascending, disjoint runs."""
     index = bisect_right(runs, offset, key=lambda run: run.first) - 1
     if index < 0 or runs[index].last < offset:
         return UNTOUCHED
-    return runs[index].state, runs[index].deliveries
+    return runs[index][2:]
 
 
 def _add(known: list[OffsetRun], run: OffsetRun) -> None:
@@ -87,7 +96,9 @@ class OffsetOutcome(StrEnum):
     ACCEPTED = "accepted"
     ARCHIVED = "archived"
     IN_DELIVERY = "in delivery"
-    """Held by a member, or released with a delay; stored only in the leader's memory."""
+    """Held by a member; stored only in the leader's memory."""
+    WAITING = "waiting"
+    """Available, but not delivered before the end of a delay."""
     AVAILABLE = "available"
     GAP = "gap"
     """No record at this offset: a transaction marker, or a missing record."""
@@ -105,6 +116,10 @@ _STORED: Final[Mapping[int, OffsetOutcome]] = {
     3: OffsetOutcome.ARCHIVED,
     4: OffsetOutcome.ARCHIVED,
 }
+
+
+_UNFINISHED: Final = frozenset({OffsetOutcome.AVAILABLE, OffsetOutcome.UNDECIDED, OffsetOutcome.IN_DELIVERY})
+"""Outcomes of records that wait if their time is not reached: a leader lists them among those in memory."""
 
 
 class OutcomeRun(NamedTuple):
@@ -136,14 +151,21 @@ class RecordLog:
     missing: Sequence[OffsetSpan] = ()
 
 
-def outcome_runs(log: RecordLog, start: int, runs: Sequence[OffsetRun]) -> list[OutcomeRun]:
-    """Returns the outcome of all offsets of a log. `start` is the group's start offset; -1: none chosen."""
+def outcome_runs(
+    log: RecordLog, start: int, runs: Sequence[OffsetRun], now_ms: float = 0.0
+) -> list[OutcomeRun]:
+    """Returns the outcome of all offsets of a log at a time.
+
+    `start` is the group's start offset; -1: none chosen.
+    """
     gaps, held = sorted((*log.markers, *log.missing)), sorted(log.held)
     inner = {start, *(edge for span in (*runs, *gaps, *held) for edge in (span[0], span[1] + 1))}
     edges = [log.start, *sorted(edge for edge in inner if log.start < edge < log.end), log.end]
     found: list[OutcomeRun] = []
     for first, after in pairwise(edges):
         outcome = _outcome(first, start, runs, gaps, held)
+        if outcome[0] in _UNFINISHED and at(runs, first)[2] > now_ms:
+            outcome = OffsetOutcome.WAITING, outcome[1]
         if found and found[-1][2:] == outcome:
             found[-1] = found[-1]._replace(last=after - 1)
         elif first < after:
@@ -158,7 +180,7 @@ def _outcome(
         return OffsetOutcome.PASSED, 0
     if _within(offset, gaps):
         return OffsetOutcome.GAP, 0
-    state, deliveries = at(runs, offset)
+    state, deliveries, _ = at(runs, offset)
     if state in _STORED:
         return _STORED[state], deliveries
     if _within(offset, held):

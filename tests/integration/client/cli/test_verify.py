@@ -82,6 +82,30 @@ def test_held_records_are_reported(sharebroker: Command, server: str, topic: str
     assert rows[1 - held.partition]["log_end"] == 0
 
 
+def test_waiting_records_are_counted_beside_held_ones(
+    sharebroker: Command, server: str, topic: str, group: str
+) -> None:
+    assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "earliest").code == 0
+    sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=b'{"id": 1}\n' * 4)
+    with ShareConsumer(server, group, [topic]) as consumer:
+        records: list[Record] = []
+        while len(records) < 4:
+            records += consumer.poll(timeout=20)
+        records[1].release(3600)
+        records[2].accept()
+        consumer.commit()
+        ran = sharebroker("verify", group, topic, "--offsets", "--json")
+    row = {row["partition"]: row for row in ran.data["partitions"]}[records[0].partition]
+    assert (ran.code, row["findings"]) == (0, [])
+    assert [run["fate"] for run in row["offsets"]] == ["in_delivery", "waiting", "accepted", "in_delivery"]
+    assert (row["waiting"], row["in_delivery"], row["available"]) == (1, 2, 0)
+    # Without consumers the leader unloads the share-partition; the record waits nevertheless.
+    ran = sharebroker("verify", group, topic, "--json")
+    row = {row["partition"]: row for row in ran.data["partitions"]}[records[0].partition]
+    assert (ran.code, row["waiting"], row["in_delivery"], row["available"]) == (0, 1, 0, 2)
+    assert "WAITING" in sharebroker("verify", group, topic).out
+
+
 @pytest.mark.parametrize("topics", [(), ("nowhere",)])
 def test_unknown_group_ends_with_code_2(sharebroker: Command, group: str, topics: tuple[str, ...]) -> None:
     ran = sharebroker("verify", group, *topics)

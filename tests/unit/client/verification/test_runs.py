@@ -23,23 +23,28 @@ from sharebroker.verification.runs import (
 OFFSETS = st.integers(0, 12)
 RUNS = st.lists(
     st.builds(
-        lambda first, size, state, deliveries: OffsetRun(first, first + size - 1, state, deliveries),
+        lambda first, size, state, deliveries, time: OffsetRun(
+            first, first + size - 1, state, deliveries, 0 if state else time
+        ),
         OFFSETS,
         st.integers(0, 5),
-        st.sampled_from((0, 2, 4)),
+        st.sampled_from((0, 0, 2, 4)),
         st.integers(0, 3),
+        st.sampled_from((0, 1, 2)),
     ),
     max_size=8,
 )
 
 
-def naive(runs: list[OffsetRun], start: int) -> dict[int, tuple[int, int]]:
-    """The greatest (deliveries, state) of each offset."""
-    known: dict[int, tuple[int, int]] = {}
+def naive(runs: list[OffsetRun], start: int) -> dict[int, tuple[int, int, int]]:
+    """The greatest (deliveries, state) of each offset, and the last time among equal ones."""
+    known: dict[int, tuple[int, int, int]] = {}
     for run in runs:
         for offset in range(max(run.first, start), run.last + 1):
-            known[offset] = max(known.get(offset, (0, 0)), (run.deliveries, run.state))
-    return {offset: (state, deliveries) for offset, (deliveries, state) in known.items()}
+            deliveries, state, _ = known.get(offset, UNTOUCHED)
+            if (run.deliveries, run.state) >= (deliveries, state):
+                known[offset] = run.deliveries, run.state, run.not_before_ms
+    return {offset: (state, deliveries, time) for offset, (deliveries, state, time) in known.items()}
 
 
 @given(RUNS, st.integers(-1, 12))
@@ -67,7 +72,7 @@ def test_differences_are_listed_by_offset(one: list[OffsetRun], other: list[Offs
 def test_long_runs_are_replayed_without_a_cost_per_offset() -> None:
     most = OffsetRun(0, 2**62, 2, 1)
     assert replay([most, OffsetRun(5, 5, 4, 2)], 0)[1] == OffsetRun(5, 5, 4, 2)
-    assert at([most], 2**61) == (2, 1)
+    assert at([most], 2**61) == (2, 1, 0)
     assert list(differences([most], [])) == [OffsetSpan(0, 2**62)]
 
 
@@ -123,6 +128,34 @@ def test_outcome_of_each_run_follows_log_and_state(
     runs = [OffsetRun(3, 4, 2, 1), OffsetRun(5, 5, 4, 2), OffsetRun(6, 6, 0, 3)]
     log = RecordLog(0, 11, held=[OffsetSpan(4, 4), OffsetSpan(7, 8)], markers=[OffsetSpan(10, 10)])
     assert [tuple(run) for run in outcome_runs(log, start, runs)] == expected
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "expected"),
+    [
+        (999, [(0, 1, OffsetOutcome.WAITING, 1), (2, 2, OffsetOutcome.WAITING, 2)]),
+        (1000, [(0, 1, OffsetOutcome.AVAILABLE, 1), (2, 2, OffsetOutcome.WAITING, 2)]),
+        (2000, [(0, 1, OffsetOutcome.AVAILABLE, 1), (2, 2, OffsetOutcome.IN_DELIVERY, 2)]),
+    ],
+)
+def test_available_records_wait_until_their_time(
+    now_ms: float, expected: list[tuple[int, int, OffsetOutcome, int]]
+) -> None:
+    runs = [OffsetRun(0, 1, 0, 1, 1000), OffsetRun(2, 2, 0, 2, 2000)]
+    log = RecordLog(0, 3, held=[OffsetSpan(2, 2)])
+    assert [tuple(run) for run in outcome_runs(log, 0, runs, now_ms)] == expected
+
+
+def test_the_last_of_equal_states_has_the_time() -> None:
+    first, second = OffsetRun(0, 4, 0, 1, 2000), OffsetRun(2, 3, 0, 1, 1000)
+    assert replay([first, second, OffsetRun(3, 3, 0, 1)], 0) == [
+        OffsetRun(0, 1, 0, 1, 2000),
+        OffsetRun(2, 2, 0, 1, 1000),
+        OffsetRun(3, 3, 0, 1),
+        OffsetRun(4, 4, 0, 1, 2000),
+    ]
+    assert replay([second, first], 0) == [first]
+    assert [*differences([first], replay([first, second], 0))] == [OffsetSpan(2, 3)]
 
 
 def test_outcomes_have_json_names() -> None:
