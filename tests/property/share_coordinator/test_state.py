@@ -21,6 +21,14 @@ batches = st.builds(
     st.integers(0, 4),
     st.none() | st.builds(StateNote, st.integers(1, 3)),
 )
+waits = st.builds(
+    lambda first, length, count, note: StateBatch(first, first + length, 0, count, note),
+    st.integers(0, 12),
+    st.integers(0, 6),
+    st.integers(1, 2),
+    st.none() | st.builds(StateNote, st.integers(1, 3)),
+)
+"""Available batches that overlap and differ in little but their notes."""
 starts = st.integers(-1, 90)
 
 
@@ -37,6 +45,14 @@ def test_combine_equals_offset_by_offset(
     assert combine(runs, second, later_start) == naive.runs()
     combine_into(runs, second, later_start)
     assert runs == naive.runs()
+
+
+@settings(deadline=None)
+@given(st.lists(waits, max_size=8), st.lists(waits, max_size=8))
+def test_the_newest_of_several_notes_counts(first: list[StateBatch], second: list[StateBatch]) -> None:
+    naive = NaiveRuns()
+    naive.add([*first, *second], -1)
+    assert combine(combine([], first, -1), second, -1) == naive.runs()
 
 
 @settings(deadline=None)
