@@ -29,7 +29,7 @@ from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
-from sharebroker_server.share_partition_leader.core import acknowledge, locks, share_partition
+from sharebroker_server.share_partition_leader.core import locks, runs, share_partition
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
@@ -311,9 +311,7 @@ MUTANTS: Final = (
     Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
         "the delivery limit is not enforced",
-        lambda: [
-            _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, share_partition)
-        ],
+        lambda: [_on(module, "after_failed_delivery", no_limit) for module in (locks, runs, share_partition)],
         (Invariant.COUNT_LIMIT,),
     ),
     Mutant(

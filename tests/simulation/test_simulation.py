@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.perf.checkout import HERE
+from tests.simulation.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +64,13 @@ def test_mutant_is_detected() -> None:
     again = simulate("--mutants", "leader replies", "--seed", seed, "--without", without)
     assert failure in again.stdout
     assert again.returncode == 1
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.missing)
+def test_mutants_replace_what_exists(mutant: Mutant) -> None:
+    with ExitStack() as stack:
+        for broken in mutant.patches():
+            stack.enter_context(broken)
 
 
 def test_mutant_that_survives_is_a_failure() -> None:
