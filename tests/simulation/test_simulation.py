@@ -67,7 +67,7 @@ def test_mutant_is_detected() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.missing)
-def test_mutants_replace_what_exists(mutant: Mutant) -> None:
+def test_patches_of_each_mutant_apply(mutant: Mutant) -> None:
     with ExitStack() as stack:
         for broken in mutant.patches():
             stack.enter_context(broken)
