@@ -61,7 +61,7 @@ def golden(case: Path) -> Path:
 
 def manifests(text: str) -> list[Manifest]:
     """Returns the objects in it."""
-    return [one for one in yaml.safe_load_all(text) if one]
+    return [one for one in yaml.load_all(text, yaml.CSafeLoader) if one]
 
 
 def pods(objects: list[Manifest]) -> Iterator[tuple[str, Manifest]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pytest
@@ -29,18 +29,18 @@ def cluster() -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("named", "batch"),
     [
-        (range(PARTITIONS), payloads.consecutive()),
-        ([0] * 1000, payloads.repeated()),
-        (range(PARTITIONS), payloads.repeated(5_000, 20)),
-        ([0], payloads.one_record(8_000_000)),
+        (range(PARTITIONS), payloads.consecutive),
+        ([0] * 1000, payloads.repeated),
+        (range(PARTITIONS), lambda: payloads.repeated(5_000, 20)),
+        ([0], lambda: payloads.one_record(8_000_000)),
     ],
     ids=["many records", "a partition named often", "many headers", "a record with many headers"],
 )
 async def test_validation_of_expensive_batches_does_not_delay_others(
-    cluster: Cluster, named: Sequence[int], batch: bytes
+    cluster: Cluster, named: Sequence[int], batch: Callable[[], bytes]
 ) -> None:
     topic = await topic_of(cluster, PARTITIONS)
-    request = payloads.produce(topic, named, batch)
+    request = payloads.produce(topic, named, batch())
     async with honest_client(cluster.address) as honest:
         await crowd(cluster.kafka, [[request]] * 4, SECONDS)
     assert honest.failures == []
