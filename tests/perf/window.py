@@ -10,7 +10,6 @@ pure cores are for the most runs that a share-partition may have.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from sharebroker.aio import ShareConsumer
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateNote
+from sharebroker_server.broker.garbage import shorten_collections
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_partition_leader.core.events import (
@@ -271,7 +271,7 @@ def main(
     quick: Annotated[bool, typer.Option(help="One short pair: does it work?")] = False,
 ) -> None:
     """Compare servers with and without held and waiting records; exit code 1 below an aim, or on failure."""
-    gc.freeze()
+    shorten_collections()  # as a server does
     found, failures = measure(
         Plan(QUICK_RECORDS if quick else RECORDS), 1 if quick else pairs, Console(stderr=True)
     )
