@@ -110,6 +110,10 @@ class Turns:
             if len(portion) == size:
                 await self.next()
 
+    async def collect(self, items: Iterable[T], size: int) -> list[T]:
+        """Returns the items, of which `portions` takes `size` at once."""
+        return [item async for portion in self.portions(items, size) for item in portion]
+
 
 async def _run_after(earlier: asyncio.Task[Any] | None, work: Coroutine[Any, Any, T]) -> T:
     if earlier is not None:

@@ -52,7 +52,7 @@ async def fetch_log(gateway: Gateway, parts: Sequence[Part], limits: LogFetchLim
     """One result per part, in order; complete with `min_bytes`, an error, or at the end of the wait."""
     fetch = _LogFetch(gateway, parts, limits)
     await fetch.run()
-    return fetch.results
+    return fetch.results()
 
 
 class _LogFetch:
@@ -63,8 +63,11 @@ class _LogFetch:
         self._parts = parts
         self._limits = limits
         self._deadline = Deadline(limits.max_wait)
-        self._numbered = {id(part): index for index, part in enumerate(parts)}
-        self.results = [failed(Result, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)) for part in parts]
+        self._results: dict[int, Result] = {}  # by the identity of their parts
+
+    def results(self) -> list[Result]:
+        """The result of each part, after `run`."""
+        return [self._results[id(part)] for part in self._parts]
 
     async def run(self) -> None:
         """A single leader does the long poll. Several are called without a wait first, then with one."""
@@ -81,8 +84,9 @@ class _LogFetch:
 
     async def _find(self) -> list[tuple[LeaderPeer, list[Part]]]:
         peers, unled = await self._leaders.by_leader(self._parts)
+        error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         for part in unled:
-            self._set(part, failed(Result, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)))
+            self._results[id(part)] = failed(Result, part, error)
         return peers
 
     async def _wait(self, peers: Sequence[tuple[LeaderPeer, list[Part]]]) -> None:
@@ -110,21 +114,19 @@ class _LogFetch:
                 error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
             results = [failed(Result, part, error) for part in parts]
         for part, result in zip(parts, results, strict=True):
-            self._set(part, result)
-
-    def _set(self, part: Part, result: Result) -> None:
-        self.results[self._numbered[id(part)]] = result
+            self._results[id(part)] = result
 
     def _moved(self) -> bool:
         """Whether a partition has another leader or none; drops its cached leader."""
-        stale = [part for part, result in zip(self._parts, self.results, strict=True) if moved(result)]
+        stale = [part for part, result in zip(self._parts, self.results(), strict=True) if moved(result)]
         for part in stale:
             self._leaders.forget(TopicIdPartition(part.topic_id, part.partition))
         return bool(stale)
 
     def _enough(self) -> bool:
-        size = sum(len(result.records) for result in self.results)
-        return size >= self._limits.min_bytes or any(result.error_code for result in self.results)
+        results = self._results.values()
+        size = sum(len(result.records) for result in results)
+        return size >= self._limits.min_bytes or any(result.error_code for result in results)
 
 
 Aborted = tuple[int, int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from google.protobuf import text_format
@@ -20,19 +21,26 @@ _Acl = admin.DescribeAclsResponse.AclDescription
 _PATTERN: Final = ("resource_type", "resource_name", "pattern_type")
 """The first fields of an ACL: what is protected."""
 
+_PORTION: Final = 100
+"""ACLs that are described, or logged as changed, in one turn of the event loop."""
 
-def describe_acls(gateway: Gateway, request: admin.DescribeAclsRequest) -> admin.DescribeAclsResponse:
+
+async def describe_acls(
+    gateway: Gateway, request: admin.DescribeAclsRequest, _: Deadline
+) -> admin.DescribeAclsResponse:
     """Returns the ACLs that the filter of the request selects, by resource.
 
     Raises SECURITY_DISABLED, INVALID_REQUEST.
     """
     _check_enabled(gateway, "No Authorizer is configured on the broker")
     resources: dict[tuple[Any, ...], _Resource] = {}
-    for acl in gateway.catalog.catalog.acls.select(filter_of(request)):
-        fields = acl._asdict()
-        pattern = {name: fields.pop(name) for name in _PATTERN}
-        resource = resources.setdefault(acl[: len(_PATTERN)], _Resource(**pattern))
-        resource.acls.append(_Acl(**fields))
+    selected = list(gateway.catalog.catalog.acls.select(filter_of(request)))
+    async for portion in gateway.turns.portions(selected, _PORTION):
+        for acl in portion:
+            fields = acl._asdict()
+            pattern = {name: fields.pop(name) for name in _PATTERN}
+            resource = resources.setdefault(acl[: len(_PATTERN)], _Resource(**pattern))
+            resource.acls.append(_Acl(**fields))
     return admin.DescribeAclsResponse(resources=resources.values())
 
 
@@ -48,11 +56,14 @@ async def create_acls(
         response = await gateway.coordinators.of_catalog(
             lambda stub, left: stub.CreateAcls(request, timeout=left), deadline
         )
-    for creation, result in zip(request.creations, response.results, strict=True):
-        name = creation.resource_name
-        audit.change("CreateAcls", "ACL", name, result.error_code, acl=_text(creation))
+    created = []
     pairs = zip(request.creations, response.results, strict=True)
-    created = [created_acl(creation) for creation, result in pairs if not result.error_code]
+    async for portion in gateway.turns.portions(pairs, _PORTION):
+        for creation, result in portion:
+            name = creation.resource_name
+            audit.change("CreateAcls", "ACL", name, result.error_code, acl=_text(creation))
+            if not result.error_code:
+                created.append(created_acl(creation))
     await await_visible(gateway, lambda catalog: all(acl in catalog.acls for acl in created), deadline)
     return response
 
@@ -69,14 +80,26 @@ async def delete_acls(
         response = await gateway.coordinators.of_catalog(
             lambda stub, left: stub.DeleteAcls(request, timeout=left), deadline
         )
-    for selector, result in zip(request.filters, response.filter_results, strict=True):
-        if result.error_code:
-            audit.change("DeleteAcls", "ACL", selector.resource_name_filter, result.error_code)
-        for acl in result.matching_acls:
-            audit.change("DeleteAcls", "ACL", acl.resource_name, acl=_text(acl))
-    deleted = [deleted_acl(acl) for result in response.filter_results for acl in result.matching_acls]
+    deleted = []
+    async for portion in gateway.turns.portions(_outcomes(request, response), _PORTION):
+        for outcome in portion:
+            if isinstance(outcome, pb.DeleteAclsResponse.MatchingAcl):
+                audit.change("DeleteAcls", "ACL", outcome.resource_name, acl=_text(outcome))
+                deleted.append(deleted_acl(outcome))
+            else:
+                audit.change("DeleteAcls", "ACL", *outcome)
     await await_visible(gateway, lambda catalog: not any(acl in catalog.acls for acl in deleted), deadline)
     return response
+
+
+def _outcomes(
+    request: pb.DeleteAclsRequest, response: pb.DeleteAclsResponse
+) -> Iterator[pb.DeleteAclsResponse.MatchingAcl | tuple[str, int]]:
+    """Yields the resource and the error of each filter that failed, and the deleted ACLs."""
+    for selector, result in zip(request.filters, response.filter_results, strict=True):
+        if result.error_code:
+            yield selector.resource_name_filter, result.error_code
+        yield from result.matching_acls
 
 
 def _text(acl: Any) -> str:

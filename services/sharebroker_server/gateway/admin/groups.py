@@ -28,6 +28,10 @@ Deleted = pb.DeleteGroupsResponse.DeletableGroupResult
 Offsets = pb.DescribeShareGroupOffsetsResponse.Group
 
 
+_PORTION: Final = 100
+"""Changes that are logged in one turn of the event loop."""
+
+
 class _Coded(Protocol):
     """A result with an error field."""
 
@@ -116,9 +120,10 @@ async def alter_offsets(
         for topic in request.topics
         for part in topic.partitions
     }
-    for topic in response.responses:
-        for part in topic.partitions:
-            name, index = topic.topic_name, part.partition
+    parts = ((topic.topic_name, part) for topic in response.responses for part in topic.partitions)
+    async for portion in gateway.turns.portions(parts, _PORTION):
+        for name, part in portion:
+            index = part.partition
             details = {"topic": name, "partition": index, "start_offset": offsets.get((name, index))}
             audit.change("AlterShareGroupOffsets", "GROUP", request.group_id, part.error_code, **details)
     return response

@@ -30,12 +30,6 @@ async def _describe_users(
     return users.describe_users(gateway, request)
 
 
-async def _describe_acls(
-    gateway: Gateway, request: admin_pb2.DescribeAclsRequest, _: Deadline
-) -> admin_pb2.DescribeAclsResponse:
-    return acls.describe_acls(gateway, request)
-
-
 async def _describe_quotas(
     gateway: Gateway, request: admin_pb2.DescribeClientQuotasRequest, _: Deadline
 ) -> admin_pb2.DescribeClientQuotasResponse:
@@ -92,7 +86,7 @@ class AdminServicer(Servicer, AdminServiceServicer):
     InspectShareGroupState = rpc(partitions.inspect_state, checked(rights.check_inspect_state))
     DescribeUserScramCredentials = rpc(_describe_users, checked(rights.check_describe_cluster))
     AlterUserScramCredentials = rpc(users.alter_users, checked(rights.check_alter_cluster))
-    DescribeAcls = rpc(_describe_acls, checked(rights.check_describe_cluster))
+    DescribeAcls = rpc(acls.describe_acls, checked(rights.check_describe_cluster))
     CreateAcls = rpc(acls.create_acls, checked(rights.check_alter_cluster))
     DeleteAcls = rpc(acls.delete_acls, checked(rights.check_alter_cluster))
     DescribeClientQuotas = rpc(_describe_quotas, checked(rights.check_describe_quotas))

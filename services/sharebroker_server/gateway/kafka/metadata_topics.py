@@ -37,12 +37,15 @@ async def find_topics(call: Call[MetadataRequest], deadline: Deadline) -> Iterab
     requested = call.request.topics
     # Before version 1 an empty list means all topics, from then on null does.
     if requested is None or (call.version == 0 and not requested):
-        return describable_topics(call)
+        return await describable_topics(call)
     found: dict[tuple[str | None, str], FoundTopic] = {}
     missing: list[str] = []
-    for number, key in enumerate(dict.fromkeys((one.name, one.topic_id) for one in requested)):
+    for number, one in enumerate(requested):
         if number % PORTION == PORTION - 1:
             await call.gateway.turns.next()
+        key = one.name, one.topic_id
+        if key in found:
+            continue
         entry = found[key] = _find(call, *key)
         if isinstance(entry, _Topic) and entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             missing.append(entry.name or "")

@@ -48,11 +48,12 @@ def topics(call: Call) -> list[Topic]:
     return [*call.gateway.catalog.catalog.topics(), *internal_topics.topics(call.gateway)]
 
 
-def describable_topics(call: Call) -> list[Topic]:
-    """Returns all topics that the client may DESCRIBE."""
+async def describable_topics(call: Call) -> list[Topic]:
+    """Returns all topics that the client may DESCRIBE; their permissions are checked in portions."""
     return [
         topic
-        for topic in topics(call)
+        async for portion in call.gateway.turns.portions(topics(call), PORTION)
+        for topic in portion
         if call.rights.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
     ]
 
@@ -146,12 +147,14 @@ async def each_partition(
     internal: Callable[[list[Located[I]]], Awaitable[Sequence[A]]],
     rejected: Callable[[Rejected[I]], A],
     turns: Turns | None = None,
+    *,
+    together: bool = False,
 ) -> list[A]:
     """Returns the result of each partition, in order. One call serves the partitions of internal topics;
     then one call serves those of ordinary topics.
 
-    With `turns`, each call serves `PORTION` partitions at most. Other requests are served in between, and
-    while `partitions` are looked up.
+    With `turns`, each call serves `PORTION` partitions at most, unless they are served `together`. Other
+    requests are served in between, and while `partitions` are looked up.
     """
     results: dict[int, A] = {}
     located: tuple[dict[int, Located[I]], dict[int, Located[I]]] = ({}, {})
@@ -164,9 +167,9 @@ async def each_partition(
             located[is_internal(partition.topic)][number] = partition
     for is_of_internal, serve in ((True, internal), (False, ordinary)):
         remaining = iter(located[is_of_internal].items())
-        while portion := dict(islice(remaining, None if turns is None else PORTION)):
+        while portion := dict(islice(remaining, None if turns is None or together else PORTION)):
             results.update(zip(portion, await serve([*portion.values()]), strict=True))
-            if turns is not None:
+            if turns is not None and not together:
                 await turns.next()
     return [results[number] for number in range(len(results))]
 
@@ -177,9 +180,8 @@ async def by_topic(call: Call[Any], results: Iterable[Any], result: type[M]) -> 
     Results and groups are made in portions.
     """
     turns = call.gateway.turns
-    made = [one async for portion in turns.portions(results, PORTION) for one in portion]
-    groups = grouped(call.request.topics, made, result)
-    return [group async for portion in turns.portions(groups, PORTION) for group in portion]
+    made = await turns.collect(results, PORTION)
+    return await turns.collect(grouped(call.request.topics, made, result), PORTION)
 
 
 def grouped(topics: Sequence[Any], results: Iterable[Any], result: type[M]) -> Iterator[M]:

@@ -24,6 +24,8 @@ Failures = Mapping[TopicIdPartition, KafkaError]
 
 T = TypeVar("T")
 
+_PORTION: Final = 500
+"""Changes that begin in one turn of the event loop."""
 _REPEATS: Final = tuple(islice(doubling(0.25, 2.0), 4))
 """Seconds before each repetition of an initialisation that could not be reported."""
 
@@ -104,7 +106,11 @@ class ShareStates:
                 failures[partition] = error
 
         requested = list(partitions)
-        await asyncio.gather(*map(attempt, requested))
+        async with asyncio.TaskGroup() as attempts:
+            for number, partition in enumerate(requested):
+                if number % _PORTION == _PORTION - 1:
+                    await asyncio.sleep(0)
+                attempts.create_task(attempt(partition))
         return frozenset(requested) - failures.keys(), failures
 
     async def _initialize_and_log(self, plan: c.InitializeState) -> None:

@@ -141,7 +141,7 @@ def test_a_forbidden_name_looks_the_same_whether_or_not_the_topic_exists(
     assert locate(call, AclOperation.DESCRIBE, "item", 0, name=TOPIC.name) == Located(TOPIC, "item")
 
 
-def test_topics_that_the_client_may_not_describe_are_left_out(api_harness: Harness, call: Call) -> None:
+async def test_topics_that_the_client_may_not_describe_are_left_out(api_harness: Harness, call: Call) -> None:
     authorizer = api_harness.gateway.authorizer = TableAuthorizer()
     authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC, OFFSETS_TOPIC)
-    assert {topic.name for topic in describable_topics(call)} == {TOPIC.name, "__share_group_state"}
+    assert {topic.name for topic in await describable_topics(call)} == {TOPIC.name, "__share_group_state"}

@@ -27,7 +27,7 @@ _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePart
 async def handle(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
     """Returns one page; an unknown topic has its error in its own entry. Raises INVALID_REQUEST."""
     start = _start(call.request.cursor)
-    found = {name: topic for name, topic in sorted(_topics(call).items()) if name >= start.topic}
+    found = {name: topic for name, topic in sorted((await _topics(call)).items()) if name >= start.topic}
     counts = ((name, topic.partitions if isinstance(topic, Topic) else 0) for name, topic in found.items())
     limit = max(1, min(call.request.response_partition_limit, _MAX_PARTITIONS))
     slices, following = page(counts, start, limit)
@@ -49,9 +49,9 @@ def _start(cursor: DescribeTopicPartitionsRequest.Cursor | None) -> PagePosition
     return PagePosition(cursor.topic_name, cursor.partition_index)
 
 
-def _topics(call: Call[DescribeTopicPartitionsRequest]) -> dict[str, Topic | KafkaError]:
+async def _topics(call: Call[DescribeTopicPartitionsRequest]) -> dict[str, Topic | KafkaError]:
     if not call.request.topics:
-        return {topic.name: topic for topic in describable_topics(call)}
+        return {topic.name: topic for topic in await describable_topics(call)}
     return {topic.name: _find(call, topic.name) for topic in call.request.topics}
 
 

@@ -17,6 +17,7 @@ from sharebroker_server.gateway.core.validation import MAX_WAIT
 from sharebroker_server.gateway.kafka.call import Api, Call, for_version
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.topics import (
+    PORTION,
     Located,
     Rejected,
     by_topic,
@@ -74,7 +75,8 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
     """Returns one result per partition; the first one has records whatever their size."""
     if call.request.session_epoch not in _FULL:
         raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    located = [
+    turns = call.gateway.turns
+    lookups = (
         locate(
             call,
             AclOperation.READ,
@@ -86,13 +88,16 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
         )
         for topic in call.request.topics
         for item in topic.partitions
-    ]
+    )
+    located = await turns.collect(lookups, PORTION)
     reader = FetchReader(call, located)
     results = await each_partition(
         located,
         reader.ordinary,
         reader.internal,
         lambda rejected: failed(rejected.item.partition, rejected.error.code, call.version),
+        turns,
+        together=True,
     )
     response = FetchResponse(responses=await by_topic(call, results, _Topic))
     moved = [
@@ -122,18 +127,24 @@ class FetchReader:
     async def ordinary(self, partitions: list[Located[_Item]]) -> list[_Result]:
         """Reads partitions of ordinary topics."""
         committed = bool(self._call.request.isolation_level)
-        requested = [
-            _partition(item, topic_id=topic.topic_id, partition_max_bytes=max(item.partition_max_bytes, 0))
-            for topic, item in partitions
-        ]
+        turns = self._call.gateway.turns
+        requested = await turns.collect(
+            (
+                _partition(
+                    item, topic_id=topic.topic_id, partition_max_bytes=max(item.partition_max_bytes, 0)
+                )
+                for topic, item in partitions
+            ),
+            PORTION,
+        )
         limits = LogFetchLimits(self._wait, self._call.request.min_bytes, self._max_bytes, committed)
-        results = []
-        for result in await fetch_log(self._call.gateway, requested, limits):
-            if result.error_code:
-                results.append(failed(result.partition, ErrorCode(result.error_code), self._call.version))
-            else:
-                results.append(_result(result) if committed else _result(result, aborted_transactions=None))
-        return results
+        fetched = await fetch_log(self._call.gateway, requested, limits)
+        return await turns.collect((self._converted(result, committed) for result in fetched), PORTION)
+
+    def _converted(self, result: Result, committed: bool) -> _Result:
+        if result.error_code:
+            return failed(result.partition, ErrorCode(result.error_code), self._call.version)
+        return _result(result) if committed else _result(result, aborted_transactions=None)
 
     async def internal(self, partitions: list[Located[_Item]]) -> list[_Result]:
         """Reads partitions of internal topics."""

@@ -8,14 +8,20 @@ from typing import Any, Final
 import pytest
 from typing_extensions import override
 
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.aio import Turns
+from sharebroker_server.catalog.access_view import AccessView
+from sharebroker_server.catalog.acls import AclRecord
 from sharebroker_server.gateway.kafka.topics import PORTION
 from sharebroker_server.kafka_wire import messages as m
 from sharebroker_server.kafka_wire.schema import Message
+from sharebroker_server.rpc.errors import wire
+from sharebroker_server.security.acl import binding
+from sharebroker_server.security.acl_authorizer import AclAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -113,9 +119,39 @@ def _describe() -> Message:
     return request(groups=[one])
 
 
+def _alter_offsets() -> Message:
+    request = m.AlterShareGroupOffsetsRequest
+    part = request.AlterShareGroupOffsetsRequestPartition(partition_index=1, start_offset=7)
+    topic = request.AlterShareGroupOffsetsRequestTopic(topic_name=TOPIC.name, partitions=[part] * NUMBER)
+    return request(group_id="g", topics=[topic])
+
+
+def _altered(request: group.AlterShareGroupOffsetsRequest) -> group.AlterShareGroupOffsetsResponse:
+    response = group.AlterShareGroupOffsetsResponse()
+    for topic in request.topics:
+        added = response.responses.add(topic_name=topic.topic_name)
+        for part in topic.partitions:
+            added.partitions.add(partition=part.partition)
+    return response
+
+
+def _fetch() -> Message:
+    part = m.FetchRequest.FetchPartition(partition=1, partition_max_bytes=100)
+    topic = m.FetchRequest.FetchTopic(topic=TOPIC.name, partitions=[part] * NUMBER)
+    return m.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1000, topics=[topic], session_epoch=-1)
+
+
+def _metadata() -> Message:
+    topics = [m.MetadataRequest.MetadataRequestTopic(name=f"unknown{number}") for number in range(NUMBER)]
+    return m.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
 @pytest.mark.parametrize(
     ("version", "request_of"),
     [
+        (0, _alter_offsets),
+        (12, _fetch),
+        (9, _metadata),
         (9, _commit),
         (9, _commit_topics),
         (4, _txn_commit),
@@ -137,6 +173,9 @@ async def test_other_requests_are_served_in_between(
     services.reply("TxnOffsetCommit", lambda request: _answer(request.commit))
     services.reply("OffsetDelete", pb.OffsetDeleteResponse())
     services.reply("OffsetFetch", _committed)
+    services.reply("AlterShareGroupOffsets", _altered)
+    services.reply("ShareGroupDescribe", group.ShareGroupDescribeResponse())
+    services.reply_each("Fetch", leader.FetchResponse)
     services.reply_each("ListOffsets", leader.ListOffsetsResponse, offset=7)
     services.reply("DescribeShareGroupOffsets", _described)
     await harness.send(version, request_of())
@@ -171,3 +210,52 @@ async def test_partitions_after_a_failure_have_its_error(harness: Harness) -> No
     codes = [part.error_code for part in topic.partitions]
     assert codes == [0] * PORTION + [ErrorCode.ILLEGAL_GENERATION] * (NUMBER - PORTION)
     assert attempts == 2
+
+
+ACL: Final = binding(2, "orders", 3, "User:alice", "*", 3, 3)
+
+
+def _create_acls() -> Message:
+    fields = {**ACL._asdict(), "resource_pattern_type": ACL.pattern_type}
+    del fields["pattern_type"]
+    return m.CreateAclsRequest(creations=[m.CreateAclsRequest.AclCreation(**fields)] * NUMBER)
+
+
+def _delete_acls() -> Message:
+    one = m.DeleteAclsRequest.DeleteAclsFilter(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+    )
+    return m.DeleteAclsRequest(filters=[one])
+
+
+def _describe_acls() -> Message:
+    return m.DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_of", "results"),
+    [(_create_acls, "results"), (_delete_acls, "filter_results"), (_describe_acls, "resources")],
+)
+async def test_requests_for_many_acls_are_served_in_portions(
+    harness: Harness, request_of: Callable[[], Message], results: str
+) -> None:
+    gateway, turns = harness.gateway, CountedTurns()
+    gateway.turns = turns
+    gateway.authorizer = AclAuthorizer(AccessView(gateway.catalog), super_users=["User:ANONYMOUS"])
+    if request_of is _describe_acls:
+        for number in range(NUMBER):
+            record = AclRecord(ACL._replace(resource_name=f"orders{number}"))
+            gateway.catalog.catalog.apply(record, 9 + number)
+    failed = cluster.CreateAclsResponse.Result(error_code=wire(ErrorCode.POLICY_VIOLATION))
+    deleted = cluster.DeleteAclsResponse.MatchingAcl(**ACL._asdict())
+    matching = cluster.DeleteAclsResponse.FilterResult(matching_acls=[deleted] * NUMBER)
+    harness.services.reply("CreateAcls", cluster.CreateAclsResponse(results=[failed] * NUMBER))
+    harness.services.reply("DeleteAcls", cluster.DeleteAclsResponse(filter_results=[matching]))
+    response = await harness.send(3, request_of())
+    assert turns.taken >= 2 * PORTIONS
+    found = getattr(response, results)
+    if request_of is _delete_acls:
+        found = found[0].matching_acls
+    assert len(found) == NUMBER
