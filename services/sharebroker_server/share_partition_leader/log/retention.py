@@ -81,6 +81,11 @@ class RetentionTask:
         except KafkaError as error:
             _log.info("retention postponed", topic=topic.name, partition=partition, reason=str(error))
             return
+        for loaded in led.loaded():
+            loaded.check_backoff()
+            if start > before:
+                deleted = loaded.waiting_below(start)
+                self._leadership.counters.add_deleted(loaded.group_id, topic.name, deleted)
         if start > before:
             led.wake()
             _log.info(

@@ -109,6 +109,12 @@ class LeaderMetrics:
                 for reason, attribute in _ARCHIVED.items()
             ),
         )
+        registry = self._leadership.counters
+        yield counter(
+            "sharebroker_share_group_waiting_records_deleted_total",
+            "Records that were deleted from the log while they waited for the end of a delay.",
+            [(_labels(*pair), registry.deleted(pair)) for pair, _ in registry.all()],
+        )
         for name, attribute, help_ in _COUNTERS:
             samples = [(labels, getattr(counts, attribute)) for labels, counts in counted]
             yield counter(f"sharebroker_share_group_{name}_total", help_, samples)

@@ -316,6 +316,8 @@ class DeliverySession:
                 done(None)
             else:
                 delay = None if group.delay_ms is None else group.delay_ms / 1000
+                if delay:
+                    share_partition.check_delay(delay * 1000, "delay_ms")
                 share_partition.handle(
                     Acknowledge(self.holder, coalesce(acks), done, delay, lock, group.blameless)
                 )

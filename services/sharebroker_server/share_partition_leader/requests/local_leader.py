@@ -368,6 +368,8 @@ class _Acknowledgements(_DurableCall[values.AckResult]):
     def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
         if not self._renew_allowed and any(_RENEW in batch.types for batch in part.batches):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "RENEW is not allowed by this request.")
+        if part.delay:
+            share_partition.check_delay(part.delay * 1000, "delay_ms")
         share_partition.handle(
             Acknowledge(
                 self._holder,

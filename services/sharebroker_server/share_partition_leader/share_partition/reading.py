@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -98,6 +98,11 @@ def translated(
 
 Span = tuple[int, int]
 """First and last offset of a record batch."""
+
+
+def offsets_below(ranges: Iterable[Span], offset: int) -> int:
+    """Returns how many offsets of ranges (last inclusive) lie below an offset."""
+    return sum(min(last, offset - 1) - first + 1 for first, last in ranges if first < offset)
 
 
 def visible_end(log: PartitionLog, *, committed: bool) -> int:

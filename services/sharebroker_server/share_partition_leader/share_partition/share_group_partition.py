@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+import structlog
+
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, StateWrite, TopicIdPartition
@@ -21,6 +23,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     Span,
     bytes_of,
     hidden_spans,
+    offsets_below,
     separated,
     share_key,
     split_expired,
@@ -30,6 +33,8 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.leadership import LedPartition
+
+_log = structlog.get_logger()
 
 DELIVERY_BYTES: Final = 1 << 20
 """Most bytes of record batches in one delivery; the first batch is delivered whatever its size."""
@@ -65,6 +70,7 @@ class ShareGroupPartition:
         self._writes = writes
         self._observer: Observer | None = None if led.traces is None else led.traces.observer(group_id)
         self._reading = False
+        self._warned: set[tuple[str, int]] = set()
         self._lock_listeners: dict[str, LockListener] = {}
         self._availability_listeners: dict[AvailabilityListener, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -166,6 +172,32 @@ class ShareGroupPartition:
         if acquired:
             return Fetched(acquired, bytes_of(batches, acquired))
         return self.acquire(request, max_bytes)
+
+    def check_delay(self, delay_ms: float, setting: str) -> None:
+        """Logs once if a delay exceeds `retention.ms`, which may delete the record before the delay ends."""
+        retention_ms = self._log.settings.retention.retention_ms
+        if not 0 <= retention_ms < delay_ms or (setting, retention_ms) in self._warned:
+            return
+        self._warned.add((setting, retention_ms))
+        _log.warning(
+            "delay exceeds the retention of the topic",
+            group=self.group_id,
+            topic=self.topic,
+            setting=setting,
+            delay_ms=round(delay_ms),
+            retention_ms=retention_ms,
+        )
+
+    def check_backoff(self) -> None:
+        """Logs once if the longest backoff of the group exceeds `retention.ms`."""
+        backoff = self.core.settings.backoff
+        if backoff is not None:
+            self.check_delay(min(backoff.max_ms, backoff.limit_ms), "share.retry.backoff.max.ms")
+
+    def waiting_below(self, offset: int) -> int:
+        """Returns the number of records that wait for the end of a delay below an offset."""
+        in_flight = self.core.in_flight
+        return offsets_below(in_flight.waiting_ranges(), offset) if in_flight.waiting else 0
 
     def has_nothing_to_acquire(self) -> bool:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""

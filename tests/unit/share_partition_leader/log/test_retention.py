@@ -20,7 +20,7 @@ from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask, consumed_offsets
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import ME, TOPIC, Harness
+from tests.unit.share_partition_leader.harness import ACCEPT, GROUP, ME, RELEASE, TOPIC, Harness
 from tests.unit.share_partition_leader.harness import harness as started
 
 
@@ -90,6 +90,37 @@ async def test_retention_drops_unused_groups() -> None:
         idle = await harness.share_partition()
         await RetentionTask(harness.leadership, router(), 300).apply()
         assert idle.retired
+
+
+async def test_waiting_records_that_retention_deletes_are_counted() -> None:
+    async with started() as harness:
+        await _published(harness)
+        log = (await harness.leadership.led(TOPIC, 0)).log
+        await harness.acquire(9)
+        await harness.acknowledge((1, 4, RELEASE), delay_ms=60_000)
+        await harness.acknowledge((5, 5, RELEASE))
+        log.settings = type(log.settings)(retention=Retention(retention_ms=1000))
+        counters = harness.leadership.counters
+        with capture_logs() as logs:
+            await RetentionTask(harness.leadership, router(), 300).apply()
+        assert _starts(harness) == [9]
+        assert "records deleted by retention" in {entry["event"] for entry in logs}
+        (pair,) = [pair for pair, _ in counters.all() if pair.group == GROUP]
+        assert counters.deleted(pair) == 4
+
+
+async def test_waiting_records_that_were_deleted_before_a_load_are_counted(harness: Harness) -> None:
+    await harness.publish(6)
+    await harness.acquire(6)
+    await harness.acknowledge((0, 0, ACCEPT), (5, 5, ACCEPT))
+    await harness.acknowledge((1, 4, RELEASE), delay_ms=60_000)
+    led = await harness.leadership.led(TOPIC, 0)
+    harness.leadership.drop_unused()
+    assert not led.ready
+    await led.log.delete_records(3)
+    await harness.share_partition()
+    counters = harness.leadership.counters
+    assert [counters.deleted(pair) for pair, _ in counters.all()] == [2, 0]
 
 
 async def test_retention_runs_again_after_an_unexpected_failure(monkeypatch: pytest.MonkeyPatch) -> None:

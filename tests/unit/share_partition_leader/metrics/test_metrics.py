@@ -26,6 +26,7 @@ async def test_counters_and_gauges_of_a_share_partition(harness: Harness) -> Non
     found = samples(harness)
     assert found["share_group_records_acquired_total", LABELS] == 10
     assert found["share_group_record_acknowledgements_total", (*LABELS, "ack_type", "accept")] == 3
+    assert found["share_group_waiting_records_deleted_total", LABELS] == 0
     gauges = (*LABELS, "partition", "0")
     assert found["share_partition_in_flight_messages", gauges] == 10
     assert found["share_partition_in_flight_batches", gauges] == 3

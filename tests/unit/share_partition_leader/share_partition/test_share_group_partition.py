@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, StateBatch
+from sharebroker_server.record_log.core.log_state import Retention
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     AcquireRequest,
@@ -643,3 +646,60 @@ async def test_idle_share_partition_stops_at_once(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     await share_partition.stop()
     assert share_partition.retired
+
+
+# Delays and retention
+
+EXCEEDS = "delay exceeds the retention of the topic"
+
+
+async def _short_retention(harness: Harness, retention_ms: int) -> None:
+    log = (await harness.leadership.led(TOPIC, 0)).log
+    log.settings = type(log.settings)(retention=Retention(retention_ms=retention_ms))
+
+
+def _numbers(logs: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
+    return [
+        (entry["setting"], entry["delay_ms"], entry["retention_ms"])
+        for entry in logs
+        if entry["event"] == EXCEEDS
+    ]
+
+
+async def test_delay_beyond_the_retention_is_logged_once(harness: Harness) -> None:
+    await _short_retention(harness, 60_000)
+    await harness.publish(4)
+    await harness.acquire()
+    with capture_logs() as logs:
+        for offset, delay_ms in enumerate((60_000, 60_001, 70_000)):
+            response = await harness.acknowledge((offset, offset, RELEASE), delay_ms=delay_ms)
+            assert not response.error_code
+        await harness.acknowledge((3, 3, RELEASE))
+    assert _numbers(logs) == [("delay_ms", 60_001, 60_000)]
+
+
+@pytest.mark.parametrize("retention_ms", [-1, 30_000])
+async def test_delay_within_the_retention_is_not_logged(harness: Harness, retention_ms: int) -> None:
+    await _short_retention(harness, retention_ms)
+    await harness.publish(1)
+    await harness.acquire()
+    with capture_logs() as logs:
+        await harness.acknowledge((0, 0, RELEASE), delay_ms=30_000)
+    assert _numbers(logs) == []
+
+
+async def test_backoff_beyond_the_retention_is_logged(harness: Harness) -> None:
+    backoff = "share.retry.backoff.max.ms"
+    await _short_retention(harness, 60_000)
+    await harness.configure("share.retry.backoff.ms", "1000")
+    with capture_logs() as logs:
+        share_partition = await harness.share_partition()
+    assert _numbers(logs) == [(backoff, 100_000, 60_000)]
+    share_partition.retire()
+    await harness.configure(backoff, "60000")
+    with capture_logs() as logs:
+        await harness.share_partition()
+        assert _numbers(logs) == []
+        await harness.configure(backoff, "61000")
+        await harness.configure(backoff, "62000")
+    assert _numbers(logs) == [(backoff, 61_000, 60_000)]
