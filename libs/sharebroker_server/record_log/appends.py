@@ -64,7 +64,7 @@ class RecordsAppend:
         stamp = group.log_append_ms
         first = self.headers[0]
         # The limits do not apply to a batch that its producer sends again.
-        new = group.draft.repeated(first) is None
+        new = first.producer_id < 0 or group.draft.repeated(first) is None
         repeats = None
         if new and self.ids and group.draft.ids is not None:
             repeats = Repeats.of(group, first, self.ids)

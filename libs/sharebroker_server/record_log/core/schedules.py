@@ -97,9 +97,6 @@ class Schedules:
         self._to_come = [each.due_ms for each in self.ranges]
         heapify(self._to_come)
 
-    def __bool__(self) -> bool:
-        return bool(self.ranges)
-
     def add(self, ranges: Iterable[Scheduled]) -> None:
         """Adds ranges that are durable now; they follow all others."""
         for each in ranges:

@@ -303,7 +303,7 @@ class ShareGroupPartition:
             spans = separated(spans, hidden, offset)
             hidden = [span for span in hidden if span[1] >= offset]
         scheduled: Sequence[events.Scheduled] = ()
-        if self._log.transactions.schedules and batches:
+        if self._log.transactions.schedules.ranges and batches:
             schedules = self._log.transactions.schedules
             scheduled = list(schedules.between(offset, batches[-1].last_offset + 1))
         return events.Acquire(request, offset, spans, hidden, expired, scheduled)
