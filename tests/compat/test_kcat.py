@@ -14,7 +14,10 @@ from tests.testkit.brokers import Cluster, one_process
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: make kcat")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: make kcat"),
+    pytest.mark.xdist_group("kcat"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,8 @@ from tests.testkit.issuer import AUDIENCE, ISSUER, Issuer, jwk, jwk_set, token
 from tests.testkit.secured import Secured, secured
 from tests.testkit.waiting import until
 
+pytestmark = pytest.mark.xdist_group("access tokens")  # its tests share a cluster
+
 SECONDS = 30.0
 SKEW = 58
 

@@ -32,6 +32,8 @@ from tests.testkit.brokers import Cluster, four_processes, one_process
 from tests.testkit.secured import ADMIN, PASSWORD, Secured, secured
 from tests.testkit.waiting import until
 
+pytestmark = pytest.mark.xdist_group("authentication")  # its tests share a cluster
+
 SECONDS = 30.0
 STARTS = {"one process": one_process, "four processes": four_processes}
 

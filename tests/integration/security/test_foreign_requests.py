@@ -20,7 +20,7 @@ from tests.support.kafka_client import KafkaClient, answered, runs
 from tests.support.planned import Driver
 from tests.testkit.waiting import eventually
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("foreign requests")]
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 TRANSACTION_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ALL = [(0, 4, [ACCEPT])]

@@ -13,6 +13,8 @@ from tests.testkit.brokers import one_process
 from tests.testkit.secured import Secured, secured
 from tests.testkit.waiting import until
 
+pytestmark = pytest.mark.xdist_group("reauthentication")  # its tests share a cluster
+
 SESSION = 2.0
 SECONDS = 30.0
 

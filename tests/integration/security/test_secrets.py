@@ -44,7 +44,7 @@ from tests.testkit.sasl import plain
 from tests.testkit.secured import ADMIN, PASSWORD, Secured, secured
 from tests.testkit.waiting import until
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("secrets")]
 SECONDS: Final = 30.0
 SHAREBROKER: Final = str(Path(sys.executable).with_name("sharebroker"))
 ITERATIONS: Final = 4096

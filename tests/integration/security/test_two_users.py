@@ -18,7 +18,7 @@ from tests.integration.security.users import GROUPS, SECONDS, TOPICS, Users, ser
 from tests.support.client import rejection, unique
 from tests.testkit.waiting import until
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("two users")]
 GROUP_DENIED, TOPIC_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 

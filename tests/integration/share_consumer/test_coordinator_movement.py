@@ -10,6 +10,8 @@ import pytest
 from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, poll, poll_records
 from tests.testkit.brokers import Cluster, Serve, four_processes
 
+pytestmark = pytest.mark.xdist_group("coordinator movement")  # its tests share a cluster
+
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[Cluster]:

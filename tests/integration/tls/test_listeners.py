@@ -26,6 +26,8 @@ from tests.testkit.brokers import Cluster, four_processes
 from tests.testkit.certificates import Authority, Identity
 from tests.testkit.waiting import until
 
+pytestmark = pytest.mark.xdist_group("tls listeners")  # its tests share a cluster
+
 SECONDS = 60.0
 JARS = CLIENTS["4.3.1"]
 

@@ -13,6 +13,8 @@ from sharebroker_server.config.broker import STANDARD_AUTHORIZER
 from tests.support.client import TIMEOUT, Client, connected, rejection, unique
 from tests.testkit.brokers import one_process
 
+pytestmark = pytest.mark.xdist_group("acls")  # its tests share a cluster
+
 ALLOW, DENY = pb.ACL_PERMISSION_TYPE_ALLOW, pb.ACL_PERMISSION_TYPE_DENY
 
 
