@@ -20,13 +20,10 @@ LOCK_MS, BACKOFF_MS = 1000, 2000
 RELEASED = 1
 """Records whose number has this remainder by four are released at their first delivery."""
 
-pytestmark = [
-    pytest.mark.skipif(
-        not PROGRAM.exists() or any(one.stat().st_mtime > PROGRAM.stat().st_mtime for one in SOURCES),
-        reason="the Go program is not built, or older than its source: make franz-go",
-    ),
-    pytest.mark.xdist_group("franz-go"),
-]
+pytestmark = pytest.mark.skipif(
+    not PROGRAM.exists() or any(one.stat().st_mtime > PROGRAM.stat().st_mtime for one in SOURCES),
+    reason="the Go program is not built, or older than its source: make franz-go",
+)
 
 
 @pytest.fixture(scope="module", params=["one broker", "three brokers"])
