@@ -75,6 +75,16 @@ class AcknowledgeType(IntEnum):
     GAP = 5
 
 
+MAX_DELAY: Final = 86_400.0
+"""Seconds: the longest delay of a release that a server accepts."""
+
+
+def check_delay(delay: float | None) -> None:
+    """Raises ValueError for a delay (seconds) below 0 or above a day."""
+    if delay is not None and not 0 <= delay <= MAX_DELAY:
+        raise ValueError(f"A delay must be between 0 and {MAX_DELAY:.0f} seconds, not {delay}.")
+
+
 # Attribute look-up on an enumeration costs 0.1 µs.
 _ACCEPT: Final = AcknowledgeType.ACCEPT
 _RELEASE: Final = AcknowledgeType.RELEASE
@@ -330,7 +340,9 @@ class Record:
         """Releases the record: it is delivered again, after `delay` seconds at the earliest.
 
         Without a delay the group's retry backoff applies. With `blameless` this delivery does not count.
+        Raises ValueError for a delay below 0 or above a day.
         """
+        check_delay(delay)
         delay_ms = None if delay is None else round(delay * 1000)
         detail = BlamelessRelease(delay_ms) if blameless else delay_ms
         return self.acquisition.sink.acknowledge(self, _RELEASE, detail)

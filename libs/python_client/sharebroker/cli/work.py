@@ -28,7 +28,7 @@ from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Tim
 from sharebroker.cli.output import UNFINISHED, print_json, print_notice
 from sharebroker.cli.session import FromBeginning, environment, prepare, traced
 from sharebroker.cli.work_report import WorkReport
-from sharebroker.worker.config import MAX_DELAY
+from sharebroker_protocol.records.record import MAX_DELAY
 
 REJECT_CODE: Final = 65
 """EX_DATAERR of sysexits.h: the input data was incorrect."""

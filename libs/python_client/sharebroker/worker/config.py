@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from sharebroker.client_errors import check_settings
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.records.record import Record
-
-MAX_DELAY: Final = 86_400.0
-"""Seconds: the longest delay of a release that a server accepts."""
+from sharebroker_protocol.records.record import MAX_DELAY, Record, check_delay
 
 Handler = Callable[[Record], Awaitable[Any] | Any]
 
@@ -36,8 +33,7 @@ class Retry(Exception):
     """
 
     def __init__(self, delay: float | None = None, reason: str = "", *, blameless: bool = False) -> None:
-        if delay is not None and not 0 <= delay <= MAX_DELAY:
-            raise ValueError(f"A delay must be between 0 and {MAX_DELAY:.0f} seconds, not {delay}.")
+        check_delay(delay)
         super().__init__(reason)
         self.delay = delay
         self.reason = reason

@@ -93,6 +93,16 @@ class TestCoalescing:
             key=str,
         )
 
+    @pytest.mark.parametrize("delay", [-0.001, 86_400.001, float("inf"), float("nan")])
+    def test_delay_out_of_range_is_rejected(self, delay: float) -> None:
+        accumulator = Accumulator(nothing)
+        record, *_ = held(accumulator)
+        with pytest.raises(ValueError, match="between 0 and 86400 seconds"):
+            record.release(delay)
+        assert drained(accumulator) == []
+        record.release(86_400)
+        assert drained(accumulator) == [(0, 0, RELEASE, 86_400_000)]
+
     def test_missing_offsets_split_batches(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator)

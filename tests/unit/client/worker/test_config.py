@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker import ConsumerConfig, ErrorCode, KafkaError, Retry, WorkerConfig
-from sharebroker.worker.config import MAX_DELAY, exponential_backoff
+from sharebroker.worker.config import exponential_backoff
+from sharebroker_protocol.records.record import MAX_DELAY
 
 
 @pytest.mark.parametrize(
