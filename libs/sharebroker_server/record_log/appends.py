@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -153,7 +153,22 @@ class MarkerAppend:
         return (batch,), Appended(group.offset, group.offset, -1)
 
 
-Append: TypeAlias = RecordsAppend | MarkerAppend
+@dataclass(slots=True)
+class RecallAppend:
+    """A recall of a scheduled record; it writes a snapshot only. `now_ms` returns the time of the store."""
+
+    offset: int
+    now_ms: Callable[[], float]
+    result: asyncio.Future[Appended] = field(default_factory=_future)
+    size: int = 0
+
+    def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
+        """Adds the recall. Raises KafkaError."""
+        group.draft.recall(self.offset, self.now_ms())
+        return (), Appended(self.offset, self.offset, -1)
+
+
+Append: TypeAlias = RecordsAppend | MarkerAppend | RecallAppend
 
 
 class Group:
@@ -185,13 +200,13 @@ class Group:
     def snapshots(self) -> Mapping[str, bytes]:
         """The producer snapshots to store with the batches."""
         draft = self.draft
-        changed = draft.producers or draft.duplicates or draft.scheduled
+        changed = draft.producers or draft.duplicates or draft.scheduled or draft.recalled
         return snapshots_of(draft) if changed else NO_SNAPSHOTS
 
     @property
     def changes_store(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.batches or self.draft.producers)
+        return bool(self.batches or self.draft.producers or self.draft.recalled)
 
     @property
     def beyond_limit(self) -> bool:

@@ -59,6 +59,7 @@ from sharebroker_server.record_log.appends import (
     AppendQueue,
     Group,
     MarkerAppend,
+    RecallAppend,
     RecordsAppend,
 )
 from sharebroker_server.record_log.core.batch import (
@@ -71,6 +72,7 @@ from sharebroker_server.record_log.core.batch import (
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.schedules import check_not_due
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
 from sharebroker_server.record_log.lifecycle import (
     FIRST_BACKOFF,
@@ -105,6 +107,7 @@ class PartitionLog:
     `on_append` holds callbacks without arguments, called after the log end has moved; they must not raise or
     block. `settings` may be replaced at any time; new `limits` apply when the log is opened next.
     `transactions` is the durable state of producers and transactions; a reload replaces the object.
+    `scheduled` and `recalled` count records since the log was opened.
     """
 
     def __init__(
@@ -130,6 +133,8 @@ class PartitionLog:
         self._writing: Group | None = None
         self._writer: asyncio.Task[None] | None = None
         self._store_is_full = False
+        self.scheduled = 0
+        self.recalled = 0
 
     @classmethod
     async def open(
@@ -227,6 +232,23 @@ class PartitionLog:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; else as `append`.
         """
         return await self._enqueue(MarkerAppend(marker))
+
+    async def recall(self, offset: int, now_ms: Callable[[], float]) -> None:
+        """Recalls a scheduled record: share groups archive it.
+
+        `now_ms` returns the time by which groups deliver.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE; RESOURCE_NOT_FOUND if the record is not scheduled;
+                INVALID_RECORD_STATE if its time passed before the recall was durable; else as `append`.
+        """
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The log has no offset {offset}.")
+        known = self.transactions.schedules.is_recalled(offset)
+        await self._enqueue(RecallAppend(offset, now_ms))
+        if not known:
+            self.recalled += 1
+            check_not_due(offset, self.transactions.schedules.due_of(offset), now_ms())
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
         """Returns whole batches from the one that contains `offset`; None if they are not in memory.
@@ -440,6 +462,8 @@ class PartitionLog:
         for batch in group.batches:
             self._state.add(batch, group.now_ms)
         self.transactions.commit(group.draft)
+        if group.draft.scheduled:
+            self.scheduled += sum(last - first + 1 for first, last, _ in group.draft.scheduled)
         if self.transactions.ids.first_overflow():
             _log.warning(
                 "message ids removed before the end of their window",
@@ -494,7 +518,8 @@ class PartitionLog:
     async def _trim(self, before: int) -> int:
         if before > self.log_start_offset:
             ended, scheduled = self.transactions.ended_before(before)
-            await self._delete(before, snapshot_names((), ended, scheduled))
+            recalled = self.transactions.schedules.recalled_in(0, before)
+            await self._delete(before, snapshot_names((), ended, scheduled, recalled))
             self._state.move_log_start(before)
             self.transactions.drop_before(before)
         return self.log_start_offset

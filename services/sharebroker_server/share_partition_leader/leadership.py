@@ -19,7 +19,7 @@ import structlog
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.clock import monotonic
+from sharebroker_protocol.clock import monotonic, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
@@ -359,6 +359,10 @@ class Leadership:
                     f"This broker has {most} share-partitions loaded, the most that are allowed.",
                 )
         self._room -= 1
+
+    def stored_now_ms(self) -> float:
+        """Returns the time in ms by the clock of Redis, by which records are delivered."""
+        return (now() - self._holder.clock_skew) * 1000
 
     async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
         started = monotonic()

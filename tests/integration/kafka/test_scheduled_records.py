@@ -12,10 +12,12 @@ from typing import Final
 import confluent_kafka
 import pytest
 
-from sharebroker import ErrorCode, KafkaError, Producer
+from sharebroker import Admin, ErrorCode, KafkaError, Producer
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.records.record import DELIVER_AT_HEADER
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from tests.integration.kafka.harness import Harness
 from tests.support.client import TIMEOUT, rejection, unique
 from tests.testkit.brokers import Cluster
@@ -184,3 +186,38 @@ async def test_the_apis_schedule_records(harness: Harness, cluster: Cluster) -> 
     got = await harness.client.acquire_all(group, topic, 5, member)
     assert now() >= begin + 1.5 - TOLERANCE
     assert {each.text for each in got} == {"grpc at", "grpc after", "client at", "client after", "command"}
+
+
+async def test_no_group_receives_a_recalled_record(harness: Harness, cluster: Cluster) -> None:
+    topic, topic_id = await harness.client.create(1, **ENABLED)
+    early, due = await harness.client.group(), now() + 8.0
+    await asyncio.to_thread(publish, harness.address, topic, [due, due, None, due, due + 3600])
+    (first,) = await harness.client.acquire_all(early, topic, 1, unique("member"))
+    assert first.offset == 2
+
+    def recall() -> None:
+        with Admin(cluster.address) as admin:
+            for offset in (1, 3):
+                admin.recall_record(TopicPartition(topic, 0), offset)
+            for offset, code in ((2, ErrorCode.RESOURCE_NOT_FOUND), (9, ErrorCode.OFFSET_OUT_OF_RANGE)):
+                with pytest.raises(KafkaError) as caught:
+                    admin.recall_record(TopicPartition(topic, 0), offset)
+                assert caught.value.code is code
+        main = [sys.executable, "-c", "from sharebroker.cli import main; main()", "topics", "recall", topic]
+        subprocess.run([*main, "0", "4", "--server", cluster.address], check=True, capture_output=True)
+
+    await asyncio.to_thread(recall)
+    part = leader.RecallRecordsRequest.Partition(topic_id=topic_id, partition=0, offset=1)
+    twice = leader.RecallRecordsRequest(partitions=[part, part])
+    refused = await rejection(harness.client.admin.RecallRecords(twice, timeout=TIMEOUT))
+    assert (refused.code, refused.fields) == (ErrorCode.INVALID_REQUEST, ("partitions",))
+    for group, offsets in ((early, [0]), (await harness.client.group(), [0, 2])):
+        member = unique("member")
+        got = await harness.client.acquire_all(group, topic, len(offsets), member)
+        assert sorted(record.offset for record in got) == offsets
+        assert not any(await harness.client.acknowledge(group, member, got))
+    request = leader.RecallRecordsRequest(
+        partitions=[leader.RecallRecordsRequest.Partition(topic_id=topic_id, partition=0, offset=0)]
+    )
+    (late,) = (await harness.client.admin.RecallRecords(request, timeout=TIMEOUT)).partitions
+    assert ErrorCode(late.error_code) is ErrorCode.INVALID_RECORD_STATE

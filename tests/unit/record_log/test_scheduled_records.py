@@ -149,13 +149,62 @@ async def test_aborted_transactions_are_found_beside_scheduled_records(harness: 
     assert log.transactions.aborted_in(0, 9) == []
 
 
+async def test_a_recalled_record_is_known_also_after_a_failover(harness: Harness) -> None:
+    log = await harness.open(ENABLED)
+    await log.append(scheduled([None, SOON, SOON, LATER], time=MS))
+    for _ in range(2):
+        await log.recall(2, lambda: MS)
+    assert (log.scheduled, log.recalled) == (3, 1)
+    for _ in range(2):
+        assert list(log.transactions.schedules.recalled_in(0, 4)) == [2]
+        log = await harness.open(ENABLED)
+    await log.recall(2, lambda: LATER + DAY)
+    await log.delete_records(-1)
+    assert not await harness.store.snapshots(NAME)
+    assert not log.transactions.schedules.recalled
+
+
+@pytest.mark.parametrize(
+    ("offset", "now_ms", "code"),
+    [
+        pytest.param(0, MS, ErrorCode.RESOURCE_NOT_FOUND, id="not scheduled"),
+        pytest.param(1, SOON - 500, ErrorCode.INVALID_RECORD_STATE, id="due"),
+        pytest.param(2, MS, ErrorCode.OFFSET_OUT_OF_RANGE, id="beyond the end"),
+        pytest.param(-1, MS, ErrorCode.OFFSET_OUT_OF_RANGE, id="before the start"),
+    ],
+)
+async def test_other_records_are_not_recalled(
+    harness: Harness, offset: int, now_ms: int, code: ErrorCode
+) -> None:
+    log = await harness.open(ENABLED)
+    await log.append(scheduled([None, SOON], time=MS))
+    assert await code_of(log.recall(offset, lambda: now_ms)) is code
+    assert not log.transactions.schedules.recalled
+
+
+async def test_a_recall_that_becomes_durable_too_late_is_reported(harness: Harness) -> None:
+    log = await harness.open(ENABLED)
+    await log.append(scheduled([SOON], time=MS))
+    times = iter([MS, SOON])
+    assert await code_of(log.recall(0, lambda: next(times))) is ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_a_failed_recall_has_no_effect(harness: Harness) -> None:
+    log = await harness.open(ENABLED)
+    await log.append(scheduled([SOON], time=MS))
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert await code_of(log.recall(0, lambda: MS)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not log.transactions.schedules.recalled
+
+
 async def test_lost_records_are_restored_with_their_times(harness: Harness) -> None:
     log = await harness.open(ENABLED)
     await log.append(scheduled([SOON], time=MS))
+    await log.recall(0, lambda: MS)
     await harness.store.delete(NAME)
     await log.recheck()
     await until_open(log)
-    assert set(await harness.store.snapshots(NAME)) == {"s0"}
+    assert set(await harness.store.snapshots(NAME)) == {"s0", "r0"}
     assert found(log) == [(0, 0, SOON)]
 
 

@@ -163,6 +163,17 @@ class Admin(AsyncClient):
         found = {(part.topic_id, part.partition): part.low_watermark for part in response.partitions}
         return {p: found[ids[p.topic], p.partition] for p in before}
 
+    async def recall_record(self, partition: TopicPartition, offset: int) -> None:
+        """Recalls a scheduled record: no share group delivers it.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE, RESOURCE_NOT_FOUND (it is not scheduled), INVALID_RECORD_STATE
+        (its delivery time has passed).
+        """
+        ids = await self._topic_ids({partition.topic})
+        request = leader.RecallRecordsRequest()
+        request.partitions.add(topic_id=ids[partition.topic], partition=partition.partition, offset=offset)
+        check(*(await self._call(self._calls.RecallRecords, request)).partitions)
+
     async def _topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         return {topic.name: topic.topic_id for topic in await self._topics(sorted(names))}
 

@@ -34,6 +34,7 @@ class Admin(BlockingClient[AsyncAdmin]):
     create_partitions = blocking(AsyncAdmin.create_partitions)
     list_offsets = blocking(AsyncAdmin.list_offsets)
     delete_records = blocking(AsyncAdmin.delete_records)
+    recall_record = blocking(AsyncAdmin.recall_record)
     topic_configs = blocking(AsyncAdmin.topic_configs)
     group_configs = blocking(AsyncAdmin.group_configs)
     alter_topic_configs = blocking(AsyncAdmin.alter_topic_configs)

@@ -14,6 +14,7 @@ from sharebroker.cli.options import (
     DEFAULT_SERVER,
     MOST,
     AsJson,
+    Partition,
     Server,
     Topic,
     Unset,
@@ -147,6 +148,21 @@ def delete(
                 print_notice(f"Deleted topic {name}.")
     if as_json:
         print_json({"deleted": names})
+
+
+@app.command(epilog=examples("sharebroker topics recall mails 0 4711"))
+def recall(
+    topic: Topic,
+    partition: Partition,
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Offset of the record.")],
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Recall a scheduled record: no share group delivers it."""
+    with Admin(server) as admin:
+        admin.recall_record(TopicPartition(topic, partition), offset)
+    recalled = {"topic": topic, "partition": partition, "offset": offset}
+    print_done(recalled, as_json, f"Recalled the record at offset {offset} of {topic}-{partition}.")
 
 
 def topic_row(topic: TopicDescription) -> dict[str, Any]:

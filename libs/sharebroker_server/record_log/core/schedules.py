@@ -3,13 +3,16 @@
 A record with a delivery time is appended like any other. Ranges of neighbours with the same time are stored
 beside the batches in the same step. A share group that reads the records lets them wait until then.
 
+A recalled record is archived by every share group, also by one that is created later. Its offset is stored,
+too, until the log start passes it.
+
 A range is kept after its time, since the age of its records counts from it, but only the newest
 MAX_SCHEDULED of these. Times are in ms since the Unix epoch.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
@@ -22,6 +25,9 @@ MAX_SCHEDULED: Final = 10_000
 
 CLOCK_TOLERANCE_MS: Final = 60_000
 """A time that has passed by no more than this is stored: the clock of the next leader may be behind."""
+
+RECALL_MARGIN_MS: Final = 500
+"""A record is not recalled this close to its time: each measurement of Redis' clock differs a little."""
 
 RETRY_AFTER: Final = 1.0
 """Seconds after which an append may be sent again that had no room."""
@@ -86,13 +92,24 @@ def ranges_of(times: Sequence[int], base_offset: int, now_ms: int) -> list[Sched
     return ranges
 
 
+def check_not_due(offset: int, due_ms: int, now_ms: float) -> None:
+    """Raises INVALID_RECORD_STATE if the delivery time of a record has passed, or is about to."""
+    if due_ms <= now_ms + RECALL_MARGIN_MS:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD_STATE,
+            f"The delivery time {due_ms} of the record at offset {offset} has passed, or does so within "
+            f"{RECALL_MARGIN_MS} ms; share groups may have received it.",
+        )
+
+
 class Schedules:
-    """The durable schedules of one partition. `ranges` ascend."""
+    """The durable schedules of one partition. `ranges` and the `recalled` offsets ascend."""
 
-    __slots__ = ("_to_come", "ranges")
+    __slots__ = ("_to_come", "ranges", "recalled")
 
-    def __init__(self, ranges: Iterable[Scheduled] = ()) -> None:
+    def __init__(self, ranges: Iterable[Scheduled] = (), recalled: Iterable[int] = ()) -> None:
         self.ranges = sorted(ranges)
+        self.recalled = sorted(recalled)
         # A heap of the times that were to come when it was used last.
         self._to_come = [each.due_ms for each in self.ranges]
         heapify(self._to_come)
@@ -131,6 +148,27 @@ class Schedules:
         """Returns the latest delivery time of the records from `first` to `last`; 0 without one."""
         return max(map(_due, self.between(first, last + 1)), default=0)
 
+    def due_of(self, offset: int) -> int:
+        """Returns the delivery time of a record; 0 without one, or if it was removed."""
+        return self.latest_in(offset, offset)
+
+    def recall(self, offsets: Iterable[int]) -> None:
+        """Adds recalled offsets that are durable now."""
+        for offset in offsets:
+            if not self.is_recalled(offset):
+                insort(self.recalled, offset)
+
+    def is_recalled(self, offset: int) -> bool:
+        """Returns whether a record was recalled."""
+        return next(self.recalled_in(offset, offset + 1), None) is not None
+
+    def recalled_in(self, first: int, end: int) -> Iterator[int]:
+        """Yields the recalled offsets in [first, end)."""
+        for index in range(bisect_left(self.recalled, first), len(self.recalled)):
+            if self.recalled[index] >= end:
+                break
+            yield self.recalled[index]
+
     def ended_before(self, offset: int) -> Sequence[Scheduled]:
         """Returns the ranges below the offset: their records were deleted."""
         return self.ranges[: self._below(offset)]
@@ -139,6 +177,11 @@ class Schedules:
         """Returns the ranges with the oldest times, as far as more than MAX_SCHEDULED have passed."""
         excess = len(self.ranges) - self.number_to_come(now_ms) - MAX_SCHEDULED
         return nsmallest(excess, self.ranges, key=_due) if excess > 0 else ()
+
+    def drop_before(self, offset: int) -> None:
+        """Removes what is below the offset: its records were deleted."""
+        self.remove(self.ended_before(offset))
+        del self.recalled[: bisect_left(self.recalled, offset)]
 
     def remove(self, ranges: Iterable[Scheduled]) -> None:
         """Removes ranges that `ended_before` or `surplus` returned."""

@@ -2,7 +2,7 @@
 
 Snapshots are small named values, stored beside the partition's batches: "p<producer id>" is a producer,
 "a<last offset>" an aborted transaction or a range of duplicates, "s<last offset>" a range of scheduled
-records. The first byte is the format version.
+records, "r<offset>" a recalled one. The first byte is the format version.
 
 Source: Kafka's ProducerStateManager, TransactionIndex and `UnifiedLog.lastStableOffset`.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, StoredBatch, seal
 from sharebroker_server.record_log.core.message_ids import IdDraft, IdTable
 from sharebroker_server.record_log.core.producers import (
@@ -29,7 +29,7 @@ from sharebroker_server.record_log.core.producers import (
     find_repeated,
     is_open,
 )
-from sharebroker_server.record_log.core.schedules import Scheduled, Schedules
+from sharebroker_server.record_log.core.schedules import Scheduled, Schedules, check_not_due
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 
 
@@ -54,6 +54,10 @@ has this producer id.
 """
 
 
+RECALLED: Final = -3
+"""The producer id in the snapshot of a recalled record (decision 0097)."""
+
+
 class Transactions:
     """The durable producers and transactions of one partition; only drafts change them.
 
@@ -67,7 +71,7 @@ class Transactions:
         self,
         producers: Mapping[int, ProducerState] | None = None,
         aborted: Iterable[AbortedTransaction] = (),
-        scheduled: Iterable[Scheduled] = (),
+        schedules: Schedules | None = None,
     ) -> None:
         self.producers = dict(producers or {})
         ended = sorted(aborted, key=attrgetter("last_offset"))
@@ -75,7 +79,7 @@ class Transactions:
         self.duplicates = [each for each in ended if each.producer_id == DUPLICATES]
         self.gaps = SequenceGaps()
         self.ids = IdTable()
-        self.schedules = Schedules(scheduled)
+        self.schedules = schedules or Schedules()
         starts = {
             id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
@@ -129,6 +133,8 @@ class Transactions:
         self.duplicates += draft.duplicates
         if draft.scheduled:
             self.schedules.add(draft.scheduled)
+        if draft.recalled:
+            self.schedules.recall(draft.recalled)
         self._open = draft.open
         if draft.ids is not None:
             self.ids.commit(draft.ids)
@@ -160,7 +166,7 @@ class Transactions:
         """Removes the aborted transactions, and ranges of records, that end below the offset."""
         for some in (self.aborted, self.duplicates):
             del some[: self._below(some, offset)]
-        self.schedules.remove(self.schedules.ended_before(offset))
+        self.schedules.drop_before(offset)
 
     @staticmethod
     def _below(ended: Sequence[AbortedTransaction], offset: int) -> int:
@@ -179,6 +185,7 @@ class Draft:
         "ids",
         "open",
         "producers",
+        "recalled",
         "scheduled",
     )
 
@@ -199,6 +206,7 @@ class Draft:
         self.aborted: list[AbortedTransaction] = []
         self.duplicates: list[AbortedTransaction] = []
         self.scheduled: list[Scheduled] = []
+        self.recalled: list[int] = []
 
     def state(self, producer_id: int) -> ProducerState | None:
         """Returns the state of a producer after the earlier appends."""
@@ -239,6 +247,20 @@ class Draft:
         except KafkaError:
             self._gaps.restart()
             raise
+
+    def recall(self, offset: int, now_ms: float) -> None:
+        """Adds a recalled record; harmless if it was recalled before.
+
+        Raises:
+            KafkaError: RESOURCE_NOT_FOUND if it is not scheduled; INVALID_RECORD_STATE if its time passed.
+        """
+        if self._schedules.is_recalled(offset):
+            return
+        due_ms = self._schedules.due_of(offset)
+        if not due_ms:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"No scheduled record has the offset {offset}.")
+        check_not_due(offset, due_ms, now_ms)
+        self.recalled.append(offset)
 
     def end(self, marker: Marker, offset: int, now_ms: int) -> None:
         """Adds a marker at `offset`.
@@ -324,10 +346,12 @@ def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     producers = {f"p{id_}": _pack(producer) for id_, producer in state.producers.items()}
     ended = (*state.aborted, *state.duplicates)
     scheduled = state.schedules.ranges if isinstance(state, Transactions) else state.scheduled
+    recalled = state.schedules.recalled if isinstance(state, Transactions) else state.recalled
     return (
         producers
         | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in ended}
         | {f"s{last}": _ABORTED.pack(_FORMAT, -due_ms, first, last, 0) for first, last, due_ms in scheduled}
+        | {f"r{offset}": _ABORTED.pack(_FORMAT, RECALLED, offset, offset, 0) for offset in recalled}
     )
 
 
@@ -363,7 +387,7 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
         ValueError: a snapshot has an unknown format version.
     """
     producers, aborted = dict[int, ProducerState](), list[AbortedTransaction]()
-    scheduled = list[Scheduled]()
+    scheduled, recalled = list[Scheduled](), list[int]()
     for name, snapshot in snapshots.items():
         if snapshot[0] != _FORMAT:
             raise ValueError(f"producer snapshot {name} has unknown format {snapshot[0]}")
@@ -372,21 +396,25 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
         elif name.startswith("s"):
             _, time, first, last, _ = _ABORTED.unpack(snapshot)
             scheduled.append(Scheduled(first, last, -time))
+        elif name.startswith("r"):
+            recalled.append(int(name[1:]))
         else:
             aborted.append(AbortedTransaction(*_ABORTED.unpack(snapshot)[1:]))
-    return Transactions(producers, aborted, scheduled)
+    return Transactions(producers, aborted, Schedules(scheduled, recalled))
 
 
 def snapshot_names(
     producer_ids: Iterable[int] = (),
     aborted: Iterable[AbortedTransaction] = (),
     scheduled: Iterable[Scheduled] = (),
+    recalled: Iterable[int] = (),
 ) -> list[str]:
     """Returns the names of snapshots to delete."""
     return [
         *(f"p{id_}" for id_ in producer_ids),
         *(f"a{each.last_offset}" for each in aborted),
         *(f"s{each.last}" for each in scheduled),
+        *(f"r{offset}" for offset in recalled),
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
+from sharebroker_protocol.errors import invalid_field
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.gateway.context import Gateway
@@ -36,6 +37,24 @@ async def delete_records(
         key = part.topic_id, part.partition
         details = {"before_offset": before.get(key)}
         audit.change("DeleteRecords", "TOPIC", _named(gateway, *key), part.error_code, **details)
+    return response
+
+
+async def recall_records(
+    gateway: Gateway, request: leader.RecallRecordsRequest, deadline: Deadline
+) -> leader.RecallRecordsResponse:
+    """Recalls scheduled records, at each partition's leader."""
+    offsets = {(part.topic_id, part.partition): part.offset for part in request.partitions}
+    if len(offsets) < len(request.partitions):
+        raise invalid_field("partitions", "A partition occurs twice; send a request for each of its records.")
+    with audit.changing("RecallRecords", "TOPIC", (_named(gateway, *key) for key in offsets)):
+        response = await gateway.leaders.forward(
+            lambda stub: stub.RecallRecords, request, leader.RecallRecordsResponse, deadline
+        )
+    for part in response.partitions:
+        key = part.topic_id, part.partition
+        details = {"offset": offsets.get(key)}
+        audit.change("RecallRecords", "TOPIC", _named(gateway, *key), part.error_code, **details)
     return response
 
 

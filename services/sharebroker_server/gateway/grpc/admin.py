@@ -76,6 +76,7 @@ class AdminServicer(Servicer, AdminServiceServicer):
     IncrementalAlterConfigs = rpc(configs.alter_configs, rights.ALTER_CONFIGS)
     ListOffsets = rpc(partitions.list_offsets, rights.LIST_OFFSETS)
     DeleteRecords = rpc(partitions.delete_records, rights.DELETE_RECORDS)
+    RecallRecords = rpc(partitions.recall_records, rights.RECALL_RECORDS)
     ListGroups = rpc(groups.list_groups, rights.list_groups)
     ShareGroupDescribe = rpc(groups.describe_groups, rights.describe_groups)
     DeleteGroups = rpc(groups.delete_groups, rights.DELETE_GROUPS)

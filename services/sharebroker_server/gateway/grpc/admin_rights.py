@@ -226,6 +226,13 @@ DELETE_RECORDS = Items(
     _by_id(AclOperation.DELETE),
     _partition(leader.DeleteRecordsResponse.Partition),
 )
+RECALL_RECORDS = Items(
+    "partitions",
+    "partitions",
+    leader.RecallRecordsResponse,
+    _by_id(AclOperation.WRITE),
+    _partition(leader.RecallRecordsResponse.Partition),
+)
 INSPECT_RECORDS = Items(
     "partitions",
     "partitions",

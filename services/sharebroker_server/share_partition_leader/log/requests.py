@@ -86,6 +86,13 @@ async def delete_records(
     led.wake()
 
 
+async def recall_record(
+    leadership: Leadership, led: LedPartition, part: pb.RecallRecordsRequest.Partition, _: Any
+) -> None:
+    """Recalls a scheduled record, by the clock by which it would be delivered."""
+    await led.log.recall(part.offset, leadership.stored_now_ms)
+
+
 async def write_txn_marker(led: LedPartition, part: pb.WriteTxnMarkersRequest.Marker, _: Any) -> None:
     """Appends a transaction marker."""
     await led.log.end_transaction(

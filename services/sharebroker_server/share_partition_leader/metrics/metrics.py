@@ -66,6 +66,12 @@ _LOG_GAUGES: Final = (
 )
 """Name, attribute of `PartitionLog`, and help."""
 
+_LOG_COUNTERS: Final = (
+    ("scheduled_records", "scheduled", "Records that were appended with a delivery time to come."),
+    ("recalled_records", "recalled", "Scheduled records that were recalled."),
+)
+"""Name, attribute of `PartitionLog`, and help."""
+
 Rows = dict[tuple[str, ...], tuple[int, ...]]
 """The gauges of each share-partition, by its labels, in the order of `_GAUGES`."""
 
@@ -151,6 +157,12 @@ class LeaderMetrics:
                 for item in led[: self._most()]
             ]
             yield gauge(f"sharebroker_log_{name}", help_, samples)
+        for name, attribute, help_ in _LOG_COUNTERS:
+            samples = [
+                (("topic", item.topic.name, "partition", str(item.partition)), getattr(item.log, attribute))
+                for item in led[: self._most()]
+            ]
+            yield counter(f"sharebroker_log_{name}_total", help_, samples)
 
 
 def _labels(group_id: str, topic: str) -> tuple[str, ...]:

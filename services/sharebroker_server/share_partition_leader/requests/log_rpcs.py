@@ -39,6 +39,11 @@ class LogRpcs(SharePartitionLeaderServiceServicer):
         return await self._each(request.partitions, pb.DeleteRecordsResponse, requests.delete_records)
 
     @override
+    async def RecallRecords(self, request: pb.RecallRecordsRequest, context: Any) -> pb.RecallRecordsResponse:
+        recall = partial(requests.recall_record, self._leadership)
+        return await self._each(request.partitions, pb.RecallRecordsResponse, recall)
+
+    @override
     async def WriteTxnMarkers(
         self, request: pb.WriteTxnMarkersRequest, context: Any
     ) -> pb.WriteTxnMarkersResponse:

@@ -113,15 +113,15 @@ def visible_end(log: PartitionLog, *, committed: bool) -> int:
 def hidden_spans(
     log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, *, with_markers: bool
 ) -> list[Span]:
-    """Returns batches and duplicates below the visible end that are not delivered, ascending."""
+    """Returns batches, duplicates and recalled records that are not delivered, ascending."""
     hidden: list[Span] = (
         [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
     )
     if committed and batches:
         hidden += _aborted(log, batches)
         hidden.sort()
-    if log.transactions.duplicates and batches:
-        hidden += _duplicates(log, batches, frozenset(hidden))
+    if (log.transactions.duplicates or log.transactions.schedules.recalled) and batches:
+        hidden += _skipped(log, batches, frozenset(hidden))
         hidden.sort()
     return hidden
 
@@ -151,13 +151,15 @@ def split_expired(
     return spans, expired, others
 
 
-def _duplicates(log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span]) -> Iterator[Span]:
-    """Yields the duplicates of each batch that is not hidden as a whole."""
+def _skipped(log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span]) -> Iterator[Span]:
+    """Yields the duplicates and recalled records of each batch that is not hidden as a whole."""
     for batch in batches:
         begin, end = batch.base_offset, batch.last_offset
         if (begin, end) not in hidden:
             for first, last in log.transactions.duplicates_in(begin, end + 1):
                 yield max(first, begin), min(last, end)
+            for offset in log.transactions.schedules.recalled_in(begin, end + 1):
+                yield offset, offset
 
 
 def separated(spans: Sequence[Span], hidden: Sequence[Span], start: int) -> list[Span]:

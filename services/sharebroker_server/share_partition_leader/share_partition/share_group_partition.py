@@ -299,13 +299,13 @@ class ShareGroupPartition:
         else:
             spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
-        if self._log.transactions.duplicates and hidden:
+        transactions = self._log.transactions
+        if hidden and (transactions.duplicates or transactions.schedules.recalled):
             spans = separated(spans, hidden, offset)
             hidden = [span for span in hidden if span[1] >= offset]
         scheduled: Sequence[events.Scheduled] = ()
-        if self._log.transactions.schedules.ranges and batches:
-            schedules = self._log.transactions.schedules
-            scheduled = list(schedules.between(offset, batches[-1].last_offset + 1))
+        if transactions.schedules.ranges and batches:
+            scheduled = list(transactions.schedules.between(offset, batches[-1].last_offset + 1))
         return events.Acquire(request, offset, spans, hidden, expired, scheduled)
 
     # Effects

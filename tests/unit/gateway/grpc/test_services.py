@@ -153,6 +153,9 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
     "DeleteRecords": {
         "": leader.DeleteRecordsRequest(partitions=[leader.DeleteRecordsRequest.Partition(**ID)])  # type: ignore[arg-type]
     },
+    "RecallRecords": {
+        "": leader.RecallRecordsRequest(partitions=[leader.RecallRecordsRequest.Partition(**ID)])  # type: ignore[arg-type]
+    },
     "DescribeUserScramCredentials": {"": admin_pb2.DescribeUserScramCredentialsRequest()},
     "AlterUserScramCredentials": {"": cluster_pb2.AlterUserScramCredentialsRequest()},
     "DescribeAcls": {"": admin_pb2.DescribeAclsRequest()},

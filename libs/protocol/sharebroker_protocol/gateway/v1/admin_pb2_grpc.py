@@ -84,6 +84,11 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
+        self.RecallRecords = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/RecallRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.FromString,
+                _registered_method=True)
         self.ListGroups = channel.unary_unary(
                 '/sharebroker.gateway.v1.AdminService/ListGroups',
                 request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.ListGroupsRequest.SerializeToString,
@@ -218,6 +223,13 @@ class AdminServiceServicer:
 
     def DeleteRecords(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecallRecords(self, request, context):
+        """Recalls scheduled records, one for each partition of the request: no share group delivers them. Not in Kafka.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -363,6 +375,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteRecords,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'RecallRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecallRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.SerializeToString,
             ),
             'ListGroups': grpc.unary_unary_rpc_method_handler(
                     servicer.ListGroups,
@@ -684,6 +701,33 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/DeleteRecords',
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.SerializeToString,
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecallRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/RecallRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,8 @@ class AdminServiceStub:
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.IncrementalAlterConfigsRequest, _cluster_pb2.IncrementalAlterConfigsResponse]
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]
+    RecallRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]
+    """Recalls scheduled records, one for each partition of the request: no share group delivers them. Not in Kafka."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]
     ShareGroupDescribe: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupDescribeRequest, _group_coordinator_pb2.ShareGroupDescribeResponse]
     DeleteGroups: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteGroupsRequest, _group_coordinator_pb2.DeleteGroupsResponse]
@@ -86,6 +88,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_cluster_pb2.IncrementalAlterConfigsRequest, _cluster_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
     ListOffsets: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
+    RecallRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]  # type: ignore[assignment]
+    """Recalls scheduled records, one for each partition of the request: no share group delivers them. Not in Kafka."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]  # type: ignore[assignment]
     ShareGroupDescribe: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupDescribeRequest, _group_coordinator_pb2.ShareGroupDescribeResponse]  # type: ignore[assignment]
     DeleteGroups: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteGroupsRequest, _group_coordinator_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
@@ -174,6 +178,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.DeleteRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.DeleteRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.DeleteRecordsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RecallRecords(
+        self,
+        request: _share_partition_leader_pb2.RecallRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.RecallRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.RecallRecordsResponse]]:
+        """Recalls scheduled records, one for each partition of the request: no share group delivers them. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def ListGroups(

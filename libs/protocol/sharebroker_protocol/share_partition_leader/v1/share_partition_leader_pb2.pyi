@@ -1199,6 +1199,97 @@ class DeleteRecordsResponse(_message.Message):
 Global___DeleteRecordsResponse: _TypeAlias = DeleteRecordsResponse  # noqa: Y015
 
 @_typing.final
+class RecallRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        OFFSET_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        offset: _builtins.int
+        """The offset of one record."""
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecallRecordsRequest.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___RecallRecordsRequest.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallRecordsRequest: _TypeAlias = RecallRecordsRequest  # noqa: Y015
+
+@_typing.final
+class RecallRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        """RESOURCE_NOT_FOUND: the record is not scheduled. INVALID_RECORD_STATE: its delivery time has passed."""
+        error_message: _builtins.str
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecallRecordsResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___RecallRecordsResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallRecordsResponse: _TypeAlias = RecallRecordsResponse  # noqa: Y015
+
+@_typing.final
 class WriteTxnMarkersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -87,6 +87,11 @@ class SharePartitionLeaderServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
+        self.RecallRecords = channel.unary_unary(
+                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RecallRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.FromString,
+                _registered_method=True)
         self.WriteTxnMarkers = channel.unary_unary(
                 '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/WriteTxnMarkers',
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.WriteTxnMarkersRequest.SerializeToString,
@@ -189,6 +194,13 @@ class SharePartitionLeaderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecallRecords(self, request, context):
+        """Recalls scheduled records: no share group delivers them. Not in Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WriteTxnMarkers(self, request, context):
         """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27).
         """
@@ -269,6 +281,11 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
                     servicer.DeleteRecords,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'RecallRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecallRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.SerializeToString,
             ),
             'WriteTxnMarkers': grpc.unary_unary_rpc_method_handler(
                     servicer.WriteTxnMarkers,
@@ -564,6 +581,33 @@ class SharePartitionLeaderService:
             '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/DeleteRecords',
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.SerializeToString,
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecallRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RecallRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -63,6 +63,8 @@ class SharePartitionLeaderServiceStub:
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]
     """Moves the log start offset. Kafka: DeleteRecords (21)."""
+    RecallRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]
+    """Recalls scheduled records: no share group delivers them. Not in Kafka."""
     WriteTxnMarkers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]
     """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]
@@ -107,6 +109,8 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
     """Moves the log start offset. Kafka: DeleteRecords (21)."""
+    RecallRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]  # type: ignore[assignment]
+    """Recalls scheduled records: no share group delivers them. Not in Kafka."""
     WriteTxnMarkers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]  # type: ignore[assignment]
     """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]  # type: ignore[assignment]
@@ -208,6 +212,14 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.DeleteRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.DeleteRecordsResponse]]:
         """Moves the log start offset. Kafka: DeleteRecords (21)."""
+
+    @_abc_1.abstractmethod
+    def RecallRecords(
+        self,
+        request: _share_partition_leader_pb2.RecallRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.RecallRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.RecallRecordsResponse]]:
+        """Recalls scheduled records: no share group delivers them. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def WriteTxnMarkers(
