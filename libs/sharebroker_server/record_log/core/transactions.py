@@ -79,7 +79,7 @@ class Transactions:
         self.duplicates = [each for each in ended if each.producer_id == DUPLICATES]
         self.gaps = SequenceGaps()
         self.ids = IdTable()
-        self.schedules = schedules or Schedules()
+        self.schedules = Schedules() if schedules is None else schedules
         starts = {
             id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
