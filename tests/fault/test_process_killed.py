@@ -11,8 +11,10 @@ from time import monotonic
 import pytest
 import redis
 
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.produce_pb2 import PublishRecord, PublishRequest
-from tests.support.client import RELEASE, TIMEOUT, connected
+from tests.support.client import RELEASE, RENEW, TIMEOUT, connected, decision
 from tests.support.traffic import Traffic
 from tests.testkit.brokers import Cluster, one_process
 
@@ -65,6 +67,34 @@ async def test_a_schedule_continues_after_the_leader_is_killed(cluster: Cluster)
         again = await client.acquire_all(group_id, topic, 1, "late")
         assert monotonic() - begun >= 7.5
         assert [(record.text, record.delivery_count) for record in again] == [("later", 1)]
+
+
+async def test_the_job_of_a_durable_lock_runs_once_over_three_fail_overs(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create()
+        group_id = await client.group()
+        await client.publish(topic, ["job", "short"])
+        request = share.AcquireRequest(
+            group_id=group_id, topics=[topic], member_id="early", max_wait_ms=20_000, as_text=True
+        )
+        request.lock_ms = 3_600_000
+        (job,) = (await client.share.Acquire(request, timeout=TIMEOUT)).records
+        request.lock_ms = 0
+        (short,) = (await client.share.Acquire(request, timeout=TIMEOUT)).records
+        for _ in range(3):
+            renewal = decision(job, RENEW)
+            renewal.lock_ms = 3_600_000
+            call = share.AcknowledgeRequest(group_id=group_id, member_id="early", acknowledgements=[renewal])
+            (renewed,) = (await client.share.Acknowledge(call, timeout=TIMEOUT)).results
+            assert (renewed.error_code, renewed.lock_deadline_ms > job.lock_deadline_ms) == (0, True)
+            await restart(cluster)
+        (again,) = await client.acquire_all(group_id, topic, 1, "late")
+        assert (job.text, again.text) == ("job", "short")
+        assert await client.acknowledge(group_id, "late", [job]) == [ErrorCode.INVALID_RECORD_STATE]
+        assert await client.acknowledge(group_id, "early", [short]) == [ErrorCode.INVALID_RECORD_STATE]
+        assert await client.acknowledge(group_id, "early", [job]) == [ErrorCode.NONE]
+        assert await client.acknowledge(group_id, "late", [again]) == [ErrorCode.NONE]
+        assert await client.finished(group_id, topic_id) == {0, 1}
 
 
 async def test_a_delay_continues_after_the_leader_is_killed(cluster: Cluster) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 from unittest.mock import patch
@@ -26,6 +26,7 @@ from tests.simulation.clients import LATER, MOST_AT_ONCE, Client, Consumer, Prod
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
 from tests.simulation.idempotent import PipeliningProducer
+from tests.simulation.jobs import DURABLE_LOCK, JOB_LOCK, LongWorker
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
@@ -56,6 +57,7 @@ _POLL: Final = 0.5
 """Seconds between two calls of a request that queries several leaders: ten times as long as elsewhere."""
 
 _POLLING: Final = patch("sharebroker_server.gateway.share.fetch.POLL_INTERVAL", _POLL)
+_DURABLE: Final = patch("sharebroker_server.share_partition_leader.core.locks.DURABLE_LOCK", DURABLE_LOCK)
 
 _LONGEST_RUN: Final = 60.0
 """The longest time, in seconds, during which clocks are read."""
@@ -109,7 +111,7 @@ def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     history = cluster.around.history
     failure: BaseException | None = None
     audit.windows.clear()  # state of the process; an earlier run must not affect this one
-    with simulated(loop, seed, cluster.around.network.dial), _POLLING:
+    with simulated(loop, seed, cluster.around.network.dial), _POLLING, _DURABLE:
         try:
             run(loop, cluster.run())
         except Stuck as stuck:
@@ -134,7 +136,9 @@ class Cluster:
         self._random = random
         self._plan = plan
         faults = Faults(random, NO_RATES)
-        history = History(Checker(LIMITS, plan.scale.groups), lambda: loop.now)
+        # A durable lock whose response was lost lasts until its deadline.
+        limits = replace(LIMITS, soon=LIMITS.soon + JOB_LOCK) if plan.jobs else LIMITS
+        history = History(Checker(limits, plan.scale.groups), lambda: loop.now)
         stores = Stores.on(lambda: loop.now)
         self.around = Surroundings(loop, faults, Network(loop, faults), stores, history, plan)
         self._processes = [self._process(number, roles) for number, roles in enumerate(plan.layout, 1)]
@@ -206,6 +210,8 @@ class Cluster:
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]
         for name, group, way in plan.members:
             self._join(_CONSUMERS[way], group, name)
+        for name in plan.jobs:
+            self._join(LongWorker, plan.scale.groups[0], name)
         pipelining = [
             PipeliningProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
             for name in plan.idempotent

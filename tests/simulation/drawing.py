@@ -38,6 +38,9 @@ REPEATED: Final = 1 / 8
 AGED: Final = 1 / 8
 """The share of small systems without an idempotent producer that have a producer of expired records."""
 
+JOBS: Final = 1 / 8
+"""The share of small systems without an administrator that have a member with durable locks."""
+
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
 
@@ -160,6 +163,9 @@ def drawn(seed: int) -> Plan:
     plan = _small(random)
     if Random(f"repeating {seed}").random() < REPEATED:
         plan = replace(plan, repeating=("r0",))
+    # An administrator's change ends locks.
+    if plan.change is None and Random(f"jobs {seed}").random() < JOBS:
+        plan = replace(plan, jobs=("j0",))
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or Random(f"aged {seed}").random() >= AGED:
         return plan

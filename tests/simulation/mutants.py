@@ -235,6 +235,13 @@ async def without_delays(*args: Any) -> LoadedState:
     return replace(loaded, batches=tuple(batch._replace(note=None) for batch in loaded.batches))
 
 
+async def without_locks(*args: Any) -> LoadedState:
+    loaded: LoadedState = await _load_state(*args)
+    notes = (None if batch.note is None or batch.note.token else batch.note for batch in loaded.batches)
+    batches = (batch._replace(note=note) for batch, note in zip(loaded.batches, notes, strict=True))
+    return replace(loaded, batches=tuple(batches))
+
+
 _end_waits = InFlight.end_waits
 
 
@@ -367,6 +374,11 @@ MUTANTS: Final = (
         "a new leader does not load delays",
         lambda: [_on(leadership, "load_state", without_delays)],
         (Invariant.NOT_EARLY,),
+    ),
+    Mutant(
+        "a new leader does not load durable locks",
+        lambda: [_on(leadership, "load_state", without_locks)],
+        (Invariant.RUNS_ONCE,),
     ),
     Mutant(
         "delays end too early",

@@ -38,7 +38,7 @@ batches = st.builds(
     st.integers(0, 8),
     st.sampled_from([0, 2, 4]),
     st.integers(0, 3),
-    st.none() | st.builds(StateNote, st.sampled_from([1, 2, FUTURE_MS])),
+    st.none() | st.builds(StateNote, st.sampled_from([1, 2, FUTURE_MS])) | st.just(StateNote(2, "@m", 5)),
 )
 
 commands: st.SearchStrategy[Command] = st.one_of(

@@ -26,6 +26,7 @@ class Invariant(Enum):
     LAG_AGREES = "the lag is the number of unfinished records"
     NOT_EARLY = "a delayed record is not delivered before its time"
     ON_TIME = "a delayed record is delivered within 100 ms and a tick of its time"
+    RUNS_ONCE = "a record with a durable lock is not redelivered before the lock ends"
     NOT_EXPIRED = "an expired record is not delivered"
     IN_TIME = "an available record is delivered soon"
     DRAINS = "every group drains"

@@ -84,6 +84,8 @@ DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
 """Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
 
 _INT16_MAX: Final = 2**15 - 1
+_LONGEST_HOLDER: Final = 2048
+"""Characters of the holder of a stored lock."""
 
 
 class ShareCoordinatorMachine(WithoutSoftState):
@@ -329,10 +331,14 @@ def _check_batch(batch: StateBatch) -> None:
             "state_batches",
             f"contains {first}-{last} in state {state} with delivery count {count}, which is not allowed",
         )
-    if note is not None and (note.not_before_ms <= 0 or state != RecordState.AVAILABLE):
+    if note is None:
+        return
+    if note.not_before_ms <= 0 or state != RecordState.AVAILABLE:
         raise c.invalid(
             "state_batches", f"contains {first}-{last} in state {state} not before {note.not_before_ms} ms"
         )
+    if (note.token > 0) is not bool(note.holder) or note.token < 0 or len(note.holder) > _LONGEST_HOLDER:
+        raise c.invalid("state_batches", f"contains {first}-{last} with an invalid lock, token {note.token}")
 
 
 def _check_at_least(field: str, value: int, least: int) -> None:

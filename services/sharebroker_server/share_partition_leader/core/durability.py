@@ -10,7 +10,8 @@ when it is sent: the start offset it carries then covers everything that is dura
 *Failure.* A failed write is rolled back, and its requests are rejected. A lock timeout cannot be rolled back,
 since another member may hold the record by now. Such a transition has `batches` but no `runs`. It waits in
 the retry queue until a write succeeds. A late retry does no harm: of two states of an offset the higher
-delivery count wins.
+delivery count wins. A durable lock is written as it is when the write is built, also in a retry; the result
+of a renewal waits for it, the acquisition does not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from operator import itemgetter
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateWrite
+from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateNote, StateWrite
 from sharebroker_server.share_partition_leader.core.events import (
     Completed,
     Counts,
@@ -35,9 +36,11 @@ from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
     AVAILABLE,
     Batch,
+    Lock,
     Run,
     Transition,
 )
+from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 _STORED_STATES: Final = {int(state): state for state in RecordState if state is not ACQUIRED}
 
@@ -50,10 +53,12 @@ def load(loaded: LoadedState) -> InFlight:
 
     Records in a gap were acquired for the first time by the previous leader, so nothing about them was
     stored. They are available without a delivery, and the start offset stops there (Kafka: GapWindow).
+    Records with a durable lock are acquired by its holder.
     Raises: KafkaError UNKNOWN_SERVER_ERROR if the batches overlap, descend, or hold acquired records.
     """
     in_flight = InFlight(loaded.start_offset)
     expected = loaded.start_offset
+    locks: dict[StateNote, Lock] = {}
     runs: list[Run] = []
     for batch in loaded.batches:
         first, last, number, delivery_count, note = batch
@@ -64,13 +69,28 @@ def load(loaded: LoadedState) -> InFlight:
             runs.append(Run(expected, first - 1, AVAILABLE, 0, None))
         run = Run(first, last, state, delivery_count, Batch(first, last))
         if note is not None and state is AVAILABLE:
-            run.not_before_ms = note.not_before_ms
+            if note.token:
+                _lock(run, note, locks, loaded.clock_offset_ms)
+            else:
+                run.not_before_ms = note.not_before_ms
         runs.append(run)
         expected = last + 1
     in_flight.fill(runs)
     in_flight.mark_available(loaded.start_offset)
     in_flight.advance()
     return in_flight
+
+
+def _lock(run: Run, note: StateNote, locks: dict[StateNote, Lock], clock_offset_ms: float) -> None:
+    """Acquires a loaded run by its durable lock; `locks` are those of other runs."""
+    lock = locks.get(note)
+    if lock is None:
+        deadline = (note.not_before_ms - clock_offset_ms) / 1000
+        lock = locks[note] = Lock(note.holder, note.token, deadline, durable=True)
+    lock.cover(run.first, run.last)
+    run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]
+    run.delivery_count += 1
+    run.lock = lock
 
 
 def merged(batches: Iterable[StateBatch]) -> list[StateBatch]:
@@ -106,6 +126,9 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
         for run in transition.runs:
             if run.pending is transition and run.target in FINISHED:
                 finished += run.last - run.first + 1
+        for lock in transition.locks:
+            held = (run for run in in_flight.under(lock) if run.pending is None)
+            changes += [run.locked_batch(lock, loaded.clock_offset_ms) for run in held]
     changes.sort(key=itemgetter(0))
     if changes and changes[0].first < start:
         changes = [batch._replace(first=max(batch.first, start)) for batch in changes if batch.last >= start]
@@ -243,7 +266,7 @@ class WriteQueue:
 
     def add_retries(self, failed: Iterable[Transition], now: float) -> None:
         """Keeps those transitions of a failed write that could not be rolled back."""
-        self._retry += [transition for transition in failed if transition.batches and not transition.runs]
+        self._retry += [item for item in failed if not item.runs and _is_retried(item)]
         if self._retry and self.retry_at is None:
             self.retry_at = now + RETRY_INTERVAL
 
@@ -252,6 +275,10 @@ class WriteQueue:
         retry, self._retry, self.retry_at = self._retry, [], None
         for transition in retry:
             self.add(transition, effects)
+
+
+def _is_retried(transition: Transition) -> bool:
+    return bool(transition.batches) or (bool(transition.locks) and transition.reply is None)
 
 
 def _replies(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
 from operator import attrgetter
+from typing import Final
 
 from sharebroker_protocol.model import RecordState
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
@@ -13,6 +14,17 @@ from sharebroker_server.share_partition_leader.core.events import Counts, LostLo
 from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
 from sharebroker_server.share_partition_leader.core.runs import Lock, Run
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
+
+DURABLE_LOCK: Final = 60.0
+"""Seconds: requested locks from this length on are stored."""
+
+
+def is_durable(member: str, length: float) -> bool:
+    """Whether a lock of a requested length is stored; 0: no length was requested.
+
+    The lock of a stream is not, because it ends with the stream. The holders of streams begin with a number.
+    """
+    return length >= DURABLE_LOCK and not member[:1].isdigit()
 
 
 def tokens_of(leader_epoch: int) -> Iterator[int]:
@@ -47,18 +59,24 @@ class Locks:
         """Creates the lock of a new acquisition; `watch` it once it covers its records."""
         return Lock(member, next(self._tokens), deadline, session)
 
-    def renew(self, held: Sequence[tuple[Run, Lock]], deadline: float) -> None:
-        """Replaces the locks of runs by their successors: same acquisition, later deadline."""
+    def renew(
+        self, held: Sequence[tuple[Run, Lock]], deadline: float, *, durable: bool = False
+    ) -> list[Lock]:
+        """Replaces the locks of runs by their successors: same acquisition, another deadline.
+
+        Returns the successors that have to be stored: durable ones, and those of durable ones.
+        """
         successors: dict[Lock, Lock] = {}
         for run, lock in held:
             if lock not in successors:
                 successors[lock] = Lock(
-                    lock.member, lock.token, deadline, lock.session, lock.first, lock.last
+                    lock.member, lock.token, deadline, lock.session, lock.first, lock.last, durable
                 )
             run.lock = successors[lock]
         self._in_flight.coalesce([run for run, _ in held])
         for lock in successors.values():
             self.watch(lock)
+        return [successor for lock, successor in successors.items() if durable or lock.durable]
 
     def watch(self, lock: Lock) -> None:
         """Ends the lock at its deadline; call it when runs have the lock."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateNote
@@ -28,7 +30,8 @@ class Lock:
     """An acquisition lock, shared by all runs of one acquisition; immutable: a renewal creates another.
 
     It ends with the share `session` that it was issued to, if any; its `member` may acknowledge it in another
-    session. Its runs lie in `first` to `last`, which are set once all records are acquired.
+    session. Its runs lie in `first` to `last`, which are set once all records are acquired. A `durable` lock
+    is stored and survives a fail-over.
     """
 
     member: str
@@ -37,6 +40,7 @@ class Lock:
     session: str = ""
     first: int = 0
     last: int = -1
+    durable: bool = False
 
     def __lt__(self, other: Lock) -> bool:
         """Orders locks with equal deadlines in a heap."""
@@ -61,14 +65,16 @@ class Transition:
 
     `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
     timeout) has none. `reply` receives the outcome. `rejected` and `gaps` count archived offsets by reason.
-    `blameless`: its releases do not count as deliveries.
+    `blameless`: its releases do not count as deliveries. `locks` have to be stored, as they are when the
+    write is built.
     """
 
-    __slots__ = ("batches", "blameless", "gaps", "rejected", "reply", "runs")
+    __slots__ = ("batches", "blameless", "gaps", "locks", "rejected", "reply", "runs")
 
     def __init__(self, reply: Reply | None = None, *, blameless: bool = False) -> None:
         self.reply = reply
         self.blameless = blameless
+        self.locks: Sequence[Lock] = ()
         self.runs: list[Run] = []
         self.batches: list[StateBatch] = []
         self.rejected = 0
@@ -126,6 +132,13 @@ class Run:
             return StateBatch(self.first, self.last, self.target, self.delivery_count)
         counted = self.delivery_count - (self.pending is not None and self.pending.blameless)
         return state_batch(self.first, self.last, AVAILABLE, counted, self.target_not_before_ms)
+
+    def locked_batch(self, lock: Lock, clock_offset_ms: float) -> StateBatch:
+        """The state that is stored of records that are locked: available, by the count before the lock."""
+        note = None
+        if lock.durable:
+            note = StateNote(ceil(lock.deadline * 1000 + clock_offset_ms), lock.member, lock.token)
+        return StateBatch(self.first, self.last, AVAILABLE, self.delivery_count - 1, note)
 
     @property
     def size(self) -> int:

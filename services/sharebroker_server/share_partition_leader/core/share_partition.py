@@ -80,7 +80,7 @@ from sharebroker_server.share_partition_leader.core.durability import (
     roll_back,
 )
 from sharebroker_server.share_partition_leader.core.events import Counts, Effects
-from sharebroker_server.share_partition_leader.core.locks import Locks, count_time_outs, tokens_of
+from sharebroker_server.share_partition_leader.core.locks import Locks, count_time_outs, is_durable, tokens_of
 from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
 from sharebroker_server.share_partition_leader.core.runs import Run, Transition, state_batch
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
@@ -134,6 +134,8 @@ class SharePartition:
         self.in_flight = load(loaded)
         self._loaded_state = loaded
         self._locks = Locks(self.in_flight, tokens or tokens_of(loaded.leader_epoch))
+        for lock in dict.fromkeys(run.lock for run in self.in_flight.runs if run.lock is not None):
+            self._locks.watch(lock)
         self._writes = WriteQueue()
         self._sent_start = self._persisted_start = loaded.start_offset
         self._abandoned = False
@@ -247,6 +249,8 @@ class SharePartition:
             self._abandoned = False
             effects.acquired = acquired
             effects.deadline = self.next_deadline()
+            if is_durable(request.member, request.lock):
+                self._store_lock(acquired[0].first, effects)
 
     def _acknowledge(self, event: events.Acknowledge, now: float, effects: Effects) -> None:
         if self.stopping:
@@ -266,7 +270,9 @@ class SharePartition:
         renewed = mark(self.in_flight, self.settings, event.member, batches, transition, retry)
         count_acknowledged(self.counts, batches)
         if renewed:
-            self._locks.renew(renewed, now + (event.lock or self.settings.lock_duration))
+            deadline = now + (event.lock or self.settings.lock_duration)
+            durable = is_durable(event.member, event.lock)
+            transition.locks = self._locks.renew(renewed, deadline, durable=durable)
         self._reply_when_durable(transition, batches, effects)
 
     def _reconcile(self, event: events.Reconcile, now: float, effects: Effects) -> None:
@@ -291,7 +297,7 @@ class SharePartition:
             self._locks.watch(lock)
         count_acknowledged(self.counts, batches)
         if self.settings.renew_enabled:
-            self._locks.renew(reconciliation.renewed, deadline)
+            transition.locks = self._locks.renew(reconciliation.renewed, deadline)
         self._abandoned = False
         effects.unreconciled = tuple(reconciliation.unreconciled)
         effects.deadline = self.next_deadline()
@@ -300,7 +306,10 @@ class SharePartition:
     def _renew_all(self, event: events.RenewAll, now: float, effects: Effects) -> None:
         if self.settings.renew_enabled:
             held = list(self.in_flight.locked_by(event.member))
-            self._locks.renew(held, now + self.settings.lock_duration)
+            transition = Transition()
+            transition.locks = self._locks.renew(held, now + self.settings.lock_duration)
+            if transition.locks:
+                self._writes.add(transition, effects)
 
     def _undo_acquire(self, event: events.UndoAcquire, now: float, effects: Effects) -> None:
         """Takes effect at once.
@@ -426,11 +435,21 @@ class SharePartition:
         if (
             transition.runs
             or transition.batches
+            or transition.locks
             or (start > self._persisted_start and any(batch.first < start for batch in batches))
         ):
             self._queue(transition, effects)
         elif transition.reply is not None:
             effects.replies = ((transition.reply, None),)
+
+    def _store_lock(self, first: int, effects: Effects) -> None:
+        """Stores the lock of an acquisition whose first record is `first`."""
+        lock = self.in_flight.runs[self.in_flight.locate(first)].lock
+        assert lock is not None
+        lock.durable = True
+        transition = Transition()
+        transition.locks = (lock,)
+        self._writes.add(transition, effects)
 
     def _queue(self, transition: Transition, effects: Effects) -> None:
         runs = transition.runs

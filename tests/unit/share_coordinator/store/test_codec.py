@@ -24,7 +24,10 @@ keys = st.builds(SharePartitionKey, st.text(st.characters(exclude_categories=["C
 RUNS = 20_000
 """`group.share.partition.max.runs`."""
 
-notes = st.one_of(st.none(), st.builds(StateNote, int64))
+notes = st.one_of(
+    st.none(),
+    st.builds(StateNote, int64, st.text(st.characters(exclude_categories=["Cs"]), max_size=3), int64),
+)
 batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32, notes), max_size=4).map(
     tuple
 )
@@ -106,3 +109,7 @@ def test_a_reader_without_notes_ignores_them() -> None:
     noted = pb.ShareStateBatch(first_offset=5, note=pb.ShareStateNote(not_before_ms=7)).SerializeToString()
     known = pb.ShareStateBatch(first_offset=5).SerializeToString()
     assert noted.startswith(known)
+
+
+def test_a_note_without_a_lock_is_encoded_as_before() -> None:
+    assert pb.ShareStateNote(not_before_ms=7, holder="", lock_token=0).SerializeToString().hex() == "0807"

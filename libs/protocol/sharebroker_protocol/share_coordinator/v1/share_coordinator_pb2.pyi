@@ -26,16 +26,24 @@ class StateNote(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    LOCK_TOKEN_FIELD_NUMBER: _builtins.int
     not_before_ms: _builtins.int
     """An available record is not delivered before this time: milliseconds since the Unix epoch by the clock of Redis."""
+    holder: _builtins.str
+    """The holder of a durable lock that ends at `not_before_ms`, as in the stored record. Absent: the record is not locked."""
+    lock_token: _builtins.int
+    """The token of the lock. The delivery count is the one before the lock."""
     def __init__(
         self,
         *,
         not_before_ms: _builtins.int = ...,
+        holder: _builtins.str = ...,
+        lock_token: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["not_before_ms", b"not_before_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
