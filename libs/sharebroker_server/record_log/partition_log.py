@@ -72,7 +72,7 @@ from sharebroker_server.record_log.core.batch import (
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.record_log.core.schedules import check_not_due
+from sharebroker_server.record_log.core.schedules import MAX_RANGES, check_not_due
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
 from sharebroker_server.record_log.lifecycle import (
     FIRST_BACKOFF,
@@ -415,6 +415,8 @@ class PartitionLog:
                 elif self._queue:
                     self._writing = self._next_group()
                     await self._write(self._writing)
+                    if len(self.transactions.schedules.ranges) > MAX_RANGES:
+                        await self._remove_surplus()
                 else:
                     return
         finally:
@@ -429,6 +431,13 @@ class PartitionLog:
         for append in self._queue.pop_group(self.settings.max_group_bytes, separate=self._store_is_full):
             group.add(append)
         return group
+
+    async def _remove_surplus(self) -> None:
+        """Removes schedules between two writes: the retention task runs too seldom for short delays."""
+        try:
+            await self.forget_schedules()
+        except KafkaError as error:
+            _log.info("removal of schedules postponed", partition=self.partition, reason=str(error))
 
     async def _write(self, group: Group) -> None:
         """Makes one group durable and resolves its appends."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock
+
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.record_log import partition_log
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core import schedules
 from sharebroker_server.record_log.core.log_state import Retention
@@ -12,6 +15,7 @@ from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.core.schedules import DeliveryLimits, Scheduled
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings
+from sharebroker_server.stream_log.port import LogUnavailable
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.record_log.batches import batch, identified, scheduled
 from tests.unit.record_log.harness import NAME, NOW, Harness, code_of, error_of, until_open
@@ -130,6 +134,30 @@ async def test_of_the_times_in_the_past_the_newest_are_kept(
     assert await log.forget_schedules() == 0
     assert set(await harness.store.snapshots(NAME)) == {"s2", "s3"}
     assert found(await harness.open(ENABLED)) == [(2, 2, SOON + 2), (3, 3, SOON + 3)]
+
+
+async def test_the_surplus_of_past_times_is_removed_between_two_appends(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "MAX_SCHEDULED", 2)
+    monkeypatch.setattr(partition_log, "MAX_RANGES", 4)
+    log = await harness.open(ENABLED)
+    for number in range(20):
+        await log.append(scheduled([MS - number], time=MS))
+        await log.append(batch(1, time=MS))
+        assert len(found(log)) <= 4
+        assert len(await harness.store.snapshots(NAME)) <= 4
+
+
+async def test_a_failed_removal_of_past_times_fails_no_append(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "MAX_SCHEDULED", 2)
+    monkeypatch.setattr(partition_log, "MAX_RANGES", 4)
+    log = await harness.open(ENABLED)
+    monkeypatch.setattr(harness.store, "trim", AsyncMock(side_effect=LogUnavailable("down")))
+    for number in range(9):
+        assert (await log.append(scheduled([MS - number], time=MS))).base_offset == number
 
 
 async def test_a_duplicate_has_no_time_of_its_own(harness: Harness) -> None:

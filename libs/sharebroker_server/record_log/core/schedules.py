@@ -23,6 +23,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 MAX_SCHEDULED: Final = 10_000
 """The number of ranges per partition whose time is to come; also of those in the past that are kept."""
 
+MAX_RANGES: Final = 21_000
+"""The number of ranges per partition above which the surplus is removed at once."""
+
 CLOCK_TOLERANCE_MS: Final = 60_000
 """A time that has passed by no more than this is stored: the clock of the next leader may be behind."""
 

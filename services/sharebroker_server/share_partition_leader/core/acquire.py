@@ -303,7 +303,8 @@ def postpone(
     kept = []
     for piece in acquired:
         first = piece.first
-        for start, end, due_ms in scheduled[bisect_left(scheduled, first, key=itemgetter(1)) :]:
+        for index in range(bisect_left(scheduled, first, key=itemgetter(1)), len(scheduled)):
+            start, end, due_ms = scheduled[index]
             if start > piece.last:
                 break
             start, end = max(start, first), min(end, piece.last)

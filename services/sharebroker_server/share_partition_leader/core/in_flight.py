@@ -23,6 +23,9 @@ MAX_WIDTH: Final = 2**31 - 1
 SPARE: Final = 64
 """Entries of a heap that may be out of date, beyond as many as there are valid ones."""
 
+WAITS_AT_ONCE: Final = 1000
+"""Waits that end in one step of the event loop, a few milliseconds each hundred."""
+
 
 class InFlight:
     """Ordered, disjoint runs and the pointers that they define.
@@ -341,9 +344,12 @@ class InFlight:
             self._rebuild_due()
 
     def end_waits(self, now_ms: float) -> bool:
-        """Makes the runs ready whose time is reached; returns whether there are any."""
+        """Makes the runs ready whose time is reached; returns whether there are any.
+
+        At most WAITS_AT_ONCE of them; `due` still has the others.
+        """
         ready: list[Run] = []
-        while self.due and self.due[0][0] <= now_ms:
+        while self.due and self.due[0][0] <= now_ms and len(ready) < WAITS_AT_ONCE:
             _, first, last = heappop(self.due)
             for run in self.runs_from(first):
                 if run.first > last:

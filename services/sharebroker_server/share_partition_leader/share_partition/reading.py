@@ -126,6 +126,11 @@ def hidden_spans(
     return hidden
 
 
+def cut_after(spans: Sequence[Span], last: int) -> list[Span]:
+    """Returns the parts of the spans up to the offset `last`."""
+    return [(first, min(end, last)) for first, end in spans if first <= last]
+
+
 def split_expired(
     batches: Sequence[StoredBatch], oldest_ms: float, latest_delivery: Callable[[int, int], int]
 ) -> tuple[list[Span], list[Span], list[StoredBatch]]:

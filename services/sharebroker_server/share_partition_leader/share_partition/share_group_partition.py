@@ -22,6 +22,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     NotFetched,
     Span,
     bytes_of,
+    cut_after,
     hidden_spans,
     offsets_below,
     separated,
@@ -41,6 +42,9 @@ DELIVERY_BYTES: Final = 1 << 20
 
 SKIP_SECONDS: Final = 1.0
 """Seconds in which one request reads on from the store while all that it reads is archived."""
+
+SCHEDULES_AT_ONCE: Final = 1000
+"""Ranges of scheduled records that are read in one step of the event loop."""
 
 STOP_TIMEOUT: Final = 5.0
 """Seconds that a share-partition has for its last writes when its partition is handed over."""
@@ -124,10 +128,14 @@ class ShareGroupPartition:
             batches = self._log.read_hot(offset, _limit(max_bytes))
             if batches is None:
                 return NotFetched.NOT_CACHED
-            acquired = self.handle(self._acquire_event(request, offset, batches)).acquired
+            event = self._acquire_event(request, offset, batches)
+            acquired = self.handle(event).acquired
             if acquired:
                 return Fetched(acquired, bytes_of(batches, acquired))
             if self._fetch_offset() == offset:
+                break
+            if len(event.scheduled) == SCHEDULES_AT_ONCE:  # others continue after another turn of the loop
+                asyncio.get_running_loop().call_soon(self.wake)
                 break
         return NotFetched.NO_RECORDS
 
@@ -305,7 +313,10 @@ class ShareGroupPartition:
             hidden = [span for span in hidden if span[1] >= offset]
         scheduled: Sequence[events.Scheduled] = ()
         if transactions.schedules.ranges and batches:
-            scheduled = list(transactions.schedules.between(offset, batches[-1].last_offset + 1))
+            end = batches[-1].last_offset + 1
+            scheduled = list(transactions.schedules.between(offset, end, SCHEDULES_AT_ONCE))
+            if len(scheduled) == SCHEDULES_AT_ONCE and spans[0] not in (*hidden[:1], *expired[:1]):
+                spans = cut_after(spans, scheduled[-1].last)
         return events.Acquire(request, offset, spans, hidden, expired, scheduled)
 
     # Effects

@@ -17,6 +17,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
     TimerFired,
 )
+from sharebroker_server.share_partition_leader.core.in_flight import WAITS_AT_ONCE
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     LIMITED,
@@ -156,3 +157,14 @@ def test_a_released_record_does_not_wait_for_its_time_again() -> None:
     assert read(share, "0-1", [(0, 1, 5000)], now=5.0) == "0-1 x1"
     ack(share, "0", RELEASE, now=5.0)
     assert read(share, "0-1", [(0, 1, 5000)], now=5.0) == "0 x2"
+
+
+def test_many_waits_end_in_several_steps() -> None:
+    share, number = opened(), 3 * WAITS_AT_ONCE // 2
+    scheduled = [(offset, offset, 5000) for offset in range(number)]
+    assert read(share, f"0-{number - 1}", scheduled) == ""
+    first = share.handle(TimerFired(), 5.0)
+    assert (share.in_flight.ready, first.wake, first.deadline) == (WAITS_AT_ONCE, True, 5.0)
+    second = share.handle(TimerFired(), 5.0)
+    assert (share.in_flight.waiting, second.wake, second.deadline) == (0, True, 30.0)
+    check(share)

@@ -12,6 +12,8 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, StateBatch
 from sharebroker_server.record_log.core.log_state import Retention
+from sharebroker_server.record_log.core.schedules import DeliveryLimits
+from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     AcquireRequest,
@@ -22,10 +24,11 @@ from sharebroker_server.share_partition_leader.core.events import (
 from sharebroker_server.share_partition_leader.share_partition.holders import new_stream_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    SCHEDULES_AT_ONCE,
     ShareGroupPartition,
 )
 from tests.testkit.waiting import eventually
-from tests.unit.record_log.batches import stored
+from tests.unit.record_log.batches import scheduled, stored
 from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness
 from tests.unit.share_partition_leader.virtual_time import now, settle
 
@@ -199,6 +202,26 @@ async def test_changes_after_a_fenced_write_are_rejected(harness: Harness, me: L
     assert [outcome.codes for outcome in outcomes] == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]] * 2
     await settle()
     assert len(harness.persister.writes) == 1
+
+
+# --- scheduled records
+
+
+async def test_many_scheduled_records_are_read_in_several_steps(harness: Harness, me: Listener) -> None:
+    led = await harness.leadership.led(TOPIC, 0)
+    led.log.settings = LogSettings(delivery=DeliveryLimits(86_400_000, -1))
+    times = [round((now() + 60) * 1000) + number for number in range(2 * SCHEDULES_AT_ONCE + 10)]
+    await led.log.append(scheduled([*times, None], time=-1))
+    share_partition = await harness.share_partition()
+    for waiting in (SCHEDULES_AT_ONCE, 2 * SCHEDULES_AT_ONCE):
+        assert acquire(share_partition, me) is NotFetched.NO_RECORDS
+        share_partition.add_listener(me)
+        assert (me.woken, share_partition.core.in_flight.waiting) == (0, waiting)
+        await settle()
+        assert me.woken == 1
+        me.woken = 0
+    assert acquire(share_partition, me) == [(len(times), len(times))]
+    assert share_partition.core.in_flight.waiting == len(times)
 
 
 # --- notifications
