@@ -140,9 +140,9 @@ class Schedules:
                 retry_after=RETRY_AFTER,
             )
 
-    def between(self, first: int, end: int) -> Iterator[Scheduled]:
-        """Yields the ranges with an offset in [first, end)."""
-        for index in range(self._below(first), len(self.ranges)):
+    def between(self, first: int, end: int, most: int | None = None) -> Iterator[Scheduled]:
+        """Yields the ranges with an offset in [first, end), `most` of them."""
+        for index in range(self._below(first), len(self.ranges))[:most]:
             if self.ranges[index].first >= end:
                 break
             yield self.ranges[index]
