@@ -316,7 +316,7 @@ class ShareGroupPartition:
             end = batches[-1].last_offset + 1
             scheduled = list(transactions.schedules.between(offset, end, SCHEDULES_AT_ONCE))
             if len(scheduled) == SCHEDULES_AT_ONCE and spans[0] not in (*hidden[:1], *expired[:1]):
-                spans = cut_after(spans, scheduled[-1].last)
+                spans = cut_after(spans, scheduled[-1][1])
         return events.Acquire(request, offset, spans, hidden, expired, scheduled)
 
     # Effects
