@@ -258,12 +258,13 @@ def archive_hidden(
     `event` is ABORT or EXPIRE. The change is in memory and is written later (see `core.share_partition`,
     kind 2).
     """
-    kept = []
+    kept, spans = [], _joined(hidden)
     for piece in acquired:
         first = piece.first
-        for start, end in hidden:
-            if end < first or start > piece.last:
-                continue
+        for index in range(bisect_left(spans, first, key=itemgetter(1)), len(spans)):
+            start, end = spans[index]
+            if start > piece.last:
+                break
             archived = max(start, first), min(end, piece.last)
             in_flight.archive(*archived, event)
             if event is RecordEvent.EXPIRE:
@@ -276,6 +277,27 @@ def archive_hidden(
         if first <= piece.last:
             kept.append(piece._replace(first=first))
     return kept
+
+
+def hidden_prefix(log_batches: Sequence[LogBatch], hidden: Sequence[LogBatch]) -> Sequence[LogBatch]:
+    """Returns the batches, up to the first one that is not hidden."""
+    number = 0
+    for batch, span in zip(log_batches, hidden, strict=False):
+        if batch != span:
+            break
+        number += 1
+    return log_batches[:number]
+
+
+def _joined(spans: Sequence[LogBatch]) -> list[LogBatch]:
+    """Returns ascending spans with neighbours joined."""
+    joined: list[LogBatch] = []
+    for first, last in spans:
+        if joined and first <= joined[-1][1] + 1:
+            first, end = joined.pop()
+            last = max(last, end)
+        joined.append((first, last))
+    return joined
 
 
 def leading(

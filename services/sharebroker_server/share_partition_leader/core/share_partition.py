@@ -66,6 +66,7 @@ from sharebroker_server.share_partition_leader.core.acquire import (
     Acquisition,
     archive_hidden,
     count_acquired,
+    hidden_prefix,
     leading,
     postpone,
 )
@@ -219,14 +220,14 @@ class SharePartition:
             self.settings.check_lock(request.lock)
         if not log_batches:
             return
-        settings, first, scheduled = self.settings, log_batches[0], event.scheduled
+        settings, scheduled = self.settings, event.scheduled
         withheld: Sequence[events.LogBatch] = ()
         if scheduled:
             stored_time = self._stored_time(now)
             scheduled = [each for each in scheduled if each[2] > stored_time]
             withheld = leading(scheduled, event.offset, log_batches)
-        if (hidden or expired) and first in (*hidden[:1], *expired[:1]):
-            withheld = (first,)
+        if hidden or expired:
+            withheld = hidden_prefix(log_batches, hidden) or hidden_prefix(log_batches, expired) or withheld
         if withheld:
             # Takes all of them regardless of all limits; the caller continues reading after them.
             log_batches, size = withheld, withheld[-1][1] - withheld[0][0] + 1

@@ -46,6 +46,9 @@ SKIP_SECONDS: Final = 1.0
 SCHEDULES_AT_ONCE: Final = 1000
 """Ranges of scheduled records that are read in one step of the event loop."""
 
+READS_AT_ONCE: Final = 16
+"""Reads of the hot cache in one step of the event loop, if none of the records is delivered."""
+
 STOP_TIMEOUT: Final = 5.0
 """Seconds that a share-partition has for its last writes when its partition is handed over."""
 
@@ -124,7 +127,10 @@ class ShareGroupPartition:
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
-        while (offset := self._fetch_offset()) is not None:
+        for _ in range(READS_AT_ONCE):
+            offset = self._fetch_offset()
+            if offset is None:
+                return NotFetched.NO_RECORDS
             batches = self._log.read_hot(offset, _limit(max_bytes))
             if batches is None:
                 return NotFetched.NOT_CACHED
@@ -133,10 +139,11 @@ class ShareGroupPartition:
             if acquired:
                 return Fetched(acquired, bytes_of(batches, acquired))
             if self._fetch_offset() == offset:
+                return NotFetched.NO_RECORDS
+            if len(event.scheduled) == SCHEDULES_AT_ONCE:
                 break
-            if len(event.scheduled) == SCHEDULES_AT_ONCE:  # others continue after another turn of the loop
-                asyncio.get_running_loop().call_soon(self.wake)
-                break
+        # None of these records is delivered now. The caller reads on after another turn of the event loop.
+        asyncio.get_running_loop().call_soon(self.wake)
         return NotFetched.NO_RECORDS
 
     async def acquire_uncached(

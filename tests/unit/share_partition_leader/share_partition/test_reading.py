@@ -16,7 +16,9 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.share_partition_leader.core.acquire import Acquisition
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import Acquire, AcquireRequest, Effects, Event
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.share_partition import share_group_partition
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     bytes_of,
@@ -76,6 +78,38 @@ async def test_read_committed_groups_never_acquire_aborted_records(harness: Harn
     log = (await harness.leadership.led(TOPIC, 0)).log
     needed = [b.data for b in await log.read(0, 10**6) if b.base_offset in (0, 6)]
     assert response.record_batches == b"".join(needed)
+
+
+async def test_many_hidden_batches_are_archived_together(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await isolate(harness)
+    await transact(harness, *[False] * 30)
+    await harness.publish(1)
+    acquisitions = []
+    handle = SharePartition.handle
+
+    def record(self: SharePartition, event: Event, now: float) -> Effects:
+        if isinstance(event, Acquire):
+            acquisitions.append(event)
+        return handle(self, event, now)
+
+    monkeypatch.setattr(SharePartition, "handle", record)
+    assert await acquired(harness, batch_size=1) == [(60, 60)]
+    assert len(acquisitions) == 2
+
+
+async def test_many_reads_of_hidden_records_are_made_in_several_steps(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_group_partition, "READS_AT_ONCE", 2)
+    monkeypatch.setattr(share_group_partition, "DELIVERY_BYTES", 1)
+    await isolate(harness)
+    await transact(harness, *[False] * 5)
+    await harness.publish(1)
+    assert await acquired(harness) == []
+    assert (await harness.share_partition()).core.start_offset == 2
+    assert await acquired(harness, max_wait_ms=1000) == [(10, 10)]
 
 
 async def test_concurrent_transactions_are_distinguished(harness: Harness) -> None:
