@@ -12,8 +12,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer
 from tests.simulation.process import LOCK
-from tests.testkit.checker.events import Applied, Delivered, Verdict
-from tests.testkit.checker.invariants import Invariant, Violation
+from tests.testkit.checker.events import Applied, Delivered, Share, Unheld, Verdict
 
 JOB_LOCK: Final = 15.0
 """Seconds: longer than a fail-over and the calls after it."""
@@ -67,8 +66,8 @@ class LongWorker(Consumer):
         refusal = await self._try(record, Verdict.ACCEPT)
         lasts = client.time() < began + JOB_LOCK - LOCK
         if renewed and lasts and refusal is not None and any(why in refusal for why in _REDELIVERED):
-            text = f"{record.offset} was lost by {self.member}: {refusal}"
-            client.history.fail(Violation(Invariant.RUNS_ONCE, text))
+            where = Share(self.group, record.topic, record.partition)
+            client.history.add(Unheld(client.time(), where, record.offset, self.member))
 
     async def _try(self, record: share.ShareRecord, verdict: Verdict) -> str | None:
         """Returns the error of the acknowledgement, "" if it was applied; None if no call succeeded."""

@@ -151,6 +151,15 @@ class Requested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Unheld(Event):
+    """A member could not accept a record before the end of its durable lock, because it held it no longer."""
+
+    share: Share
+    offset: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
 class Applied(Event):
     """The decision is applied and durable. There is no event for an error, since an earlier attempt may have
     succeeded.

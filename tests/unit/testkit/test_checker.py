@@ -39,6 +39,7 @@ from tests.testkit.checker.events import (
     Share,
     StateRead,
     Stored,
+    Unheld,
     Verdict,
     WriteBegan,
     WriteEnded,
@@ -410,6 +411,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         [CallBegan(0.0, 1, "fetch", 5.0), CallEnded(5.6, 1)],
     ),
     "a call never ends": (Invariant.CALLS_END, [CallBegan(0.0, 1, "fetch", 5.0), Ended(6.0)]),
+    "a durable lock is lost": (Invariant.RUNS_ONCE, [Unheld(1.0, SHARE, 0, "m")]),
     "tasks remain": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
 }
 
