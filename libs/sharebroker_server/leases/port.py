@@ -70,8 +70,8 @@ class LeaseLost(Exception):
 class LeaseStore(Protocol):
     """Leases by resource name, and announcements of members. Every method raises LeasesUnavailable.
 
-    `clock_skew` is the time in seconds by which the clock of this process is ahead of the store's, as last
-    measured.
+    `clock_skew` is the time in seconds by which the clock of this process is ahead of the store's: the
+    greatest value that the last measurements allow.
     """
 
     clock_skew: float = 0.0

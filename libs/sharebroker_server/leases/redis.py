@@ -113,14 +113,22 @@ class RedisLeaseStore(LeaseStore):
         args = (member.node_id, member.owner, _ms(ttl), _encode(announced), _encode(member.as_dead()))
         sent = now()
         [[was_dead, redis_ms]] = await self._run(self._announce, [self._keys.members()], *args)
-        if (round_trip := now() - sent) < _MAX_ROUND_TRIP:
-            self._set_skew(sent + round_trip / 2 - redis_ms / 1000)
+        received = now()
+        if received - sent < _MAX_ROUND_TRIP:
+            self._measure_skew(sent - (redis_ms + 1) / 1000, received - redis_ms / 1000)
         return bool(was_dead)
 
-    def _set_skew(self, skew: float) -> None:
-        if self._measured and abs(skew - self.clock_skew) > _JUMP:
-            _log.warning("clock of Redis jumped", before=round(self.clock_skew, 1), now=round(skew, 1))
-        self._measured, self.clock_skew = True, skew
+    def _measure_skew(self, least: float, most: float) -> None:
+        """Takes the greatest skew that is possible, so that no stored time is reached early.
+
+        `least` and `most` assume that Redis read its clock, in whole milliseconds, when the request was sent
+        and when the response arrived. A smaller value of a faster response remains while both allow it.
+        """
+        if self._measured and least <= self.clock_skew <= most:
+            return
+        if self._measured and abs(most - self.clock_skew) > _JUMP:
+            _log.warning("clock of Redis jumped", before=round(self.clock_skew, 1), now=round(most, 1))
+        self._measured, self.clock_skew = True, most
 
     @override
     async def members(self) -> list[ClusterMember]:

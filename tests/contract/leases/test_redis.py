@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from structlog.testing import capture_logs
@@ -267,6 +267,31 @@ async def test_expired_announcement_is_not_unresponsive(stage: Stage) -> None:
 async def test_an_announcement_measures_the_clock_skew(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     assert abs(stage.store.clock_skew) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("delays", "skews"),
+    [
+        ([(0.2, 0.0), (0.0, 0.0)], [0.0, 0.0]),
+        ([(0.0, 0.2), (0.0, 0.0)], [0.2, 0.0]),
+        ([(0.0, 0.0), (0.0, 0.2), (0.2, 0.0)], [0.0, 0.0, 0.0]),
+        ([(0.0, 0.6), (0.0, 0.0)], [0.0, 0.0]),
+    ],
+    ids=["slow request", "slow response", "fast before slow", "too slow"],
+)
+async def test_the_clock_skew_is_never_below_the_real_one(
+    redis_servers: Servers, delays: list[tuple[float, float]], skews: list[float]
+) -> None:
+    link = await connect(redis_servers.fresh(kinds()[0]))
+    store, measured = RedisLeaseStore(link), []
+    for before, after in delays:
+        differences = iter((-before, after))
+        clock = Mock(side_effect=lambda: wall_clock() + next(differences))  # noqa: B023
+        with patch("sharebroker_server.leases.redis.now", clock):
+            await store.announce(member("1/1"), 60.0)
+        measured.append(store.clock_skew)
+    await link.close()
+    assert measured == pytest.approx(skews, abs=0.1)
 
 
 async def test_a_jump_of_the_clock_is_logged(redis_servers: Servers) -> None:

@@ -24,8 +24,8 @@ from tests.testkit.brokers import Cluster
 
 ENABLED: Final = {"delivery_delay_enable": "true"}
 HEADER: Final = "sharebroker.deliver.at"
-TOLERANCE: Final = 0.5
-"""Seconds by which a leader may misjudge the clock of Redis: half of the longest round trip that it uses."""
+TOLERANCE: Final = 0.05
+"""Seconds by which the clocks of two processes may differ: each reads two clocks when it starts."""
 
 
 def publish(address: str, topic: str, times: Sequence[float | None], **settings: str) -> None:
