@@ -135,8 +135,8 @@ class Schedules:
         if present + number > MAX_SCHEDULED:
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"The partition has {present} scheduled records; {MAX_SCHEDULED} are allowed. Neighbours "
-                "with the same delivery time count as one.",
+                f"The partition has {present} scheduled records; {MAX_SCHEDULED} are allowed. "
+                "Neighbours of one append with the same delivery time count as one.",
                 retry_after=RETRY_AFTER,
             )
 

@@ -84,8 +84,8 @@ DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
 """Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
 
 _INT16_MAX: Final = 2**15 - 1
-_LONGEST_HOLDER: Final = 2048
-"""Characters of the holder of a stored lock."""
+_LONGEST_HOLDER: Final = 4096
+"""Characters of the holder of a stored lock; a name of 249 characters has up to 2,988 in percent encoding."""
 
 
 class ShareCoordinatorMachine(WithoutSoftState):

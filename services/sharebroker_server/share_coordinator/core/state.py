@@ -104,11 +104,11 @@ def count_below(runs: Sequence[StateBatch], start_offset: int) -> int:
 
 
 def waiting_count(runs: Sequence[StateBatch], now_ms: float) -> int:
-    """Returns how many offsets of the runs are not delivered before a time after `now_ms`."""
+    """Returns how many offsets of the runs are not delivered before a time after `now_ms`, without locks."""
     return sum(
         last - first + 1
         for first, last, _, _, note in runs
-        if note is not None and note.not_before_ms > now_ms
+        if note is not None and not note.token and note.not_before_ms > now_ms
     )
 
 

@@ -16,7 +16,7 @@ of a renewal waits for it, the acquisition does not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from operator import itemgetter
 from typing import Final
 
@@ -123,6 +123,8 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
     changes: list[StateBatch] = []
     for transition in transitions:
         changes += transition.batches
+        if transition.batches and not transition.runs:
+            changes += _newer_locks(in_flight, transition.batches, loaded.clock_offset_ms)
         for run in transition.runs:
             if run.pending is transition and run.target in FINISHED:
                 finished += run.last - run.first + 1
@@ -139,6 +141,22 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
         in_flight.complete_count + finished - passed,
         tuple(merged(changes)),
     )
+
+
+def _newer_locks(
+    in_flight: InFlight, batches: Iterable[StateBatch], clock_offset_ms: float
+) -> Iterator[StateBatch]:
+    """Yields the durable locks of offsets of `batches`.
+
+    In a retry they may be newer, and are stored with the delivery count of the timeout before them.
+    """
+    for first, last, *_ in batches:
+        for run in in_flight.runs_from(first):
+            if run.first > last:
+                break
+            if run.lock is not None and run.lock.durable and run.pending is None:
+                locked = run.locked_batch(run.lock, clock_offset_ms)
+                yield locked._replace(first=max(run.first, first), last=min(run.last, last))
 
 
 def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tuple[int, int]:

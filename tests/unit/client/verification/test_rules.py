@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharebroker.verification.rules import Evidence, FindingKind, LogRecord, start_of, verify
+from sharebroker.verification.rules import Evidence, FindingKind, LogRecord, runs_of, start_of, verify
 from sharebroker.verification.runs import OffsetSpan, RecordLog
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
     InspectShareGroupStateResponse,
@@ -185,3 +185,10 @@ def test_every_kind_has_a_case() -> None:
 
 def test_only_start_below_log_is_a_remark() -> None:
     assert [kind for kind in FindingKind if kind.remark] == [FindingKind.START_BELOW_LOG]
+
+
+def test_a_record_with_a_durable_lock_does_not_wait() -> None:
+    record = checkpoint((10, 14, 0, 1), (15, 19, 0, 1))
+    for batch, token in zip(record.state_batches, (0, 7), strict=True):
+        batch.note.not_before_ms, batch.note.lock_token = 5000, token
+    assert [run.not_before_ms for run in runs_of(record)] == [5000, 0]

@@ -48,6 +48,8 @@ async def test_summaries_count_waiting_records_in_portions(process: Process) -> 
     for first, ahead in ((0, 500), (10, -500), (20, -1500)):
         batch = part.state_batches.add(first_offset=first, last_offset=first + 4, delivery_count=1)
         batch.note.not_before_ms = int((now() + ahead) * 1000)
+    locked = part.state_batches.add(first_offset=30, last_offset=34, delivery_count=1)
+    locked.note.not_before_ms, locked.note.holder, locked.note.lock_token = 1 << 60, "@m1", 1
     (written,) = (await process.stub.WriteShareGroupState(write)).results
     assert not written.partitions[0].error_code
     request = pb.ReadShareGroupStateSummaryRequest(group_id=GROUP)

@@ -275,3 +275,15 @@ def test_records_with_a_loaded_lock_count_as_locked() -> None:
     assert leaders.share.in_flight.sizes() == (5, 1, 5, 5, 0, 0)
     assert not leaders.share.unused
     assert isinstance(leaders.share, SharePartition)
+
+
+def test_a_late_retry_of_a_timeout_keeps_a_newer_lock() -> None:
+    leaders = Leaders()
+    leaders.acquire("@m1", 30.0)
+    leaders.done(leaders.share.handle(TimerFired(), 30.0), KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    token = _token(leaders.acquire("@m2", HOUR, 30.0))
+    leaders.done(leaders.share.handle(TimerFired(), 32.0))
+    assert len(leaders.writes) == 2
+    leaders.fail_over()
+    (held,) = leaders.share.in_flight.held()
+    assert (held.member, held.token, held.first, held.last, held.delivery_count) == ("@m2", token, 0, 4, 2)
