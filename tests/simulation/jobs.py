@@ -12,7 +12,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer
 from tests.simulation.process import LOCK
-from tests.testkit.checker.events import Applied, Delivered, Share, Unheld, Verdict
+from tests.testkit.checker.events import Applied, Delivered, Held, Share, Verdict
 
 JOB_LOCK: Final = 15.0
 """Seconds: longer than a fail-over and the calls after it."""
@@ -23,14 +23,6 @@ DURABLE_LOCK: Final = 5.0
 _LONGEST_JOB: Final = 5.0
 _TRIES: Final = 3
 _PAUSE: Final = 0.2
-_REDELIVERED: Final = (
-    "lock lost",
-    "never acquired",
-    "held by another member",
-    "stale token",
-    "past the acquired records",
-)
-"""Reasons of a rejection that prove that the lock did not last."""
 
 
 class LongWorker(Consumer):
@@ -58,27 +50,25 @@ class LongWorker(Consumer):
         await super().run()
 
     async def _work(self, record: share.ShareRecord) -> None:
-        """Checks that the record can be accepted after the work if a renewal was confirmed before it."""
+        """Renews the lock, works, and accepts the record."""
         client = self._client
         began = client.time()
-        renewed = await self._try(record, Verdict.RENEW) == ""
+        if await self._try(record, Verdict.RENEW):
+            where, until = Share(self.group, record.topic, record.partition), began + JOB_LOCK - LOCK
+            client.history.add(Held(client.time(), where, record.offset, record.lock_token, until))
         await asyncio.sleep(client.random.uniform(0.0, _LONGEST_JOB))
-        refusal = await self._try(record, Verdict.ACCEPT)
-        lasts = client.time() < began + JOB_LOCK - LOCK
-        if renewed and lasts and refusal is not None and any(why in refusal for why in _REDELIVERED):
-            where = Share(self.group, record.topic, record.partition)
-            client.history.add(Unheld(client.time(), where, record.offset, self.member))
+        await self._try(record, Verdict.ACCEPT)
 
-    async def _try(self, record: share.ShareRecord, verdict: Verdict) -> str | None:
-        """Returns the error of the acknowledgement, "" if it was applied; None if no call succeeded."""
+    async def _try(self, record: share.ShareRecord, verdict: Verdict) -> bool:
+        """Returns whether the acknowledgement was applied; repeats calls without a response."""
         for _ in range(_TRIES):
-            result = await self._acknowledged(record, verdict)
-            if result is not None:
-                return result
+            applied = await self._acknowledged(record, verdict)
+            if applied is not None:
+                return applied
             await asyncio.sleep(_PAUSE)
-        return None
+        return False
 
-    async def _acknowledged(self, record: share.ShareRecord, verdict: Verdict) -> str | None:
+    async def _acknowledged(self, record: share.ShareRecord, verdict: Verdict) -> bool | None:
         client, ask = self._client, self._ask(record, verdict)
         request = share.AcknowledgeRequest(group_id=self.group, member_id=self.member)
         request.acknowledgements.add(
@@ -95,8 +85,7 @@ class LongWorker(Consumer):
         [result] = response.results
         if not result.error_code:
             client.history.add(Applied(client.time(), ask))
-            return ""
-        return str(result.error_message)
+        return not result.error_code
 
     @override
     def _delivered(self, record: share.ShareRecord, *, streamed: bool = False) -> Delivered:

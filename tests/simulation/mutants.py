@@ -242,6 +242,10 @@ async def without_locks(*args: Any) -> LoadedState:
     return replace(loaded, batches=tuple(batches))
 
 
+def never_durable(member: str, length: float) -> bool:
+    return False
+
+
 _end_waits = InFlight.end_waits
 
 
@@ -378,6 +382,11 @@ MUTANTS: Final = (
     Mutant(
         "a new leader does not load durable locks",
         lambda: [_on(leadership, "load_state", without_locks)],
+        (Invariant.RUNS_ONCE,),
+    ),
+    Mutant(
+        "durable locks are not stored",
+        lambda: [_on(share_partition, "is_durable", never_durable)],
         (Invariant.RUNS_ONCE,),
     ),
     Mutant(

@@ -79,8 +79,8 @@ class Checker:
             broken(Invariant.STORED_ONCE, f"{record} was written twice")
         self._written.add(record)
 
-    def _on_unheld(self, event: e.Unheld) -> None:
-        broken(Invariant.RUNS_ONCE, f"{event.share} {event.offset} was lost by {event.member}")
+    def _on_held(self, event: e.Held) -> None:
+        self._share(event.share).held(event)
 
     def _on_expired(self, event: e.Expired) -> None:
         offsets = self._expired.setdefault((event.topic, event.partition), set())
@@ -211,7 +211,7 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Published: Checker._on_published,
     e.Written: Checker._on_written,
     e.Expired: Checker._on_expired,
-    e.Unheld: Checker._on_unheld,
+    e.Held: Checker._on_held,
     e.Confirmed: Checker._on_confirmed,
     e.Delivered: Checker._on_delivered,
     e.Requested: Checker._on_requested,

@@ -151,12 +151,13 @@ class Requested(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Unheld(Event):
-    """A member could not accept a record before the end of its durable lock, because it held it no longer."""
+class Held(Event):
+    """A member received the confirmation that its lock is durable, and lasts at least `until`."""
 
     share: Share
     offset: int
-    member: str
+    token: int
+    until: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tests.testkit.checker.events import Delivered, Requested, Verdict
+from tests.testkit.checker.events import Delivered, Held, Requested, Verdict
 from tests.testkit.checker.invariants import Invariant, broken
 
 _ANY: Final = 2**63
@@ -77,7 +77,7 @@ class OffsetHistory:
 
     `kept_count` is the highest delivery count known to be stored; `free_since` a time from which no member
     holds the record; `delivered_at` the time of its last delivery. `due` is the end of a delay that
-    must be kept.
+    must be kept, `durable_lock` the last confirmed one.
     """
 
     locks: dict[int, Lock] = field(default_factory=dict)
@@ -88,6 +88,7 @@ class OffsetHistory:
     free_since: float = 0.0
     delivered_at: float = 0.0
     due: Due | None = None
+    durable_lock: Held | None = None
 
     def deliver(self, seen: Delivered, limits: Limits, facts: StoredFacts) -> None:
         """Adds a delivery. Responses may be late: tokens order acquisitions, not times."""

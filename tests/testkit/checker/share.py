@@ -10,6 +10,7 @@ from typing import Final
 from tests.testkit.checker.events import (
     Applied,
     Delivered,
+    Held,
     LockLost,
     Moved,
     Requested,
@@ -90,6 +91,12 @@ class ShareModel:
                 seen.offset, seen.at - since, self._limits.late if prompt else self._limits.soon
             )
         self._check_due(seen, history)
+        held = history.durable_lock
+        if held is not None and seen.token > held.token and seen.at < held.until:
+            broken(
+                Invariant.RUNS_ONCE,
+                f"{self.share} {seen.offset} was delivered {held.until - seen.at:.3f} s before its end",
+            )
         count = self.stored.at(seen.offset).deliveries if self.stored.known else None
         history.deliver(seen, self._limits, StoredFacts(self._unsettled, count))
         self._held[seen.offset, seen.token] = history.locks[seen.token]
@@ -122,6 +129,12 @@ class ShareModel:
             history.free_since = max(history.free_since, response.deadline)
         if request.verdict.final and self.stored.known and not self.stored.finished(request.offset):
             broken(Invariant.DURABLE_BEFORE_ANSWERED, f"{name} is not durable")
+
+    def held(self, event: Held) -> None:
+        """Adds a confirmed durable lock; it cannot be confirmed after a later acquisition."""
+        if self.newest_token(event.offset) > event.token:
+            broken(Invariant.RUNS_ONCE, f"{self.share} {event.offset} was acquired by another member")
+        self._histories[event.offset].durable_lock = event
 
     def newest_token(self, offset: int) -> int:
         """Returns the token of the latest observed acquisition."""

@@ -26,6 +26,7 @@ from tests.testkit.checker.events import (
     Forgotten,
     Happened,
     Healed,
+    Held,
     LagReported,
     LockLost,
     LogsRead,
@@ -39,7 +40,6 @@ from tests.testkit.checker.events import (
     Share,
     StateRead,
     Stored,
-    Unheld,
     Verdict,
     WriteBegan,
     WriteEnded,
@@ -411,11 +411,23 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         [CallBegan(0.0, 1, "fetch", 5.0), CallEnded(5.6, 1)],
     ),
     "a call never ends": (Invariant.CALLS_END, [CallBegan(0.0, 1, "fetch", 5.0), Ended(6.0)]),
-    "a durable lock is lost": (Invariant.RUNS_ONCE, [Unheld(1.0, SHARE, 0, "m")]),
+    "a record with a durable lock is redelivered": (
+        Invariant.RUNS_ONCE,
+        [delivered(1), Held(1.0, SHARE, 0, 1, 9.0), delivered(EPOCH, at=8.9, member="bob", count=2)],
+    ),
+    "a durable lock is confirmed after another acquisition": (
+        Invariant.RUNS_ONCE,
+        [delivered(1), delivered(EPOCH, at=8.9, member="bob"), Held(9.0, SHARE, 0, 1, 19.0)],
+    ),
     "tasks remain": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
 }
 
 SOUND: dict[str, Sequence[Event]] = {
+    "a record is redelivered after its durable lock": [
+        delivered(1),
+        Held(1.0, SHARE, 0, 1, 9.0),
+        delivered(EPOCH, at=9.0, member="bob", count=2),
+    ],
     "accepted once": [published(), delivered(1), requested(Verdict.ACCEPT, 1), applied(), Ended(100.0)],
     "the response to an accept is lost": [
         published(),
