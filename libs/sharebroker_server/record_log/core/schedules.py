@@ -147,6 +147,11 @@ class Schedules:
                 break
             yield self.ranges[index]
 
+    def to_come(self, first: int, now_ms: float) -> list[tuple[int, int]]:
+        """Returns the ranges of offsets from `first` on whose time is to come, ascending, last inclusive."""
+        later = self.ranges[self._below(first) :]
+        return [(max(start, first), last) for start, last, due_ms in later if due_ms > now_ms]
+
     def latest_in(self, first: int, last: int) -> int:
         """Returns the latest delivery time of the records from `first` to `last`; 0 without one."""
         return max(map(_due, self.between(first, last + 1)), default=0)

@@ -245,7 +245,7 @@ async def group_lag(
     known = {key: row.lag - row.waiting for key, row in rows.items() if row.lag != _UNKNOWN}
     begins = _begins(gateway.catalog.group_config(group_id).offset_reset)
     fresh = {*rows, *_all_of(gateway, topic)} - {*known} if begins != _LATEST else ()
-    return sum(known.values()) + await _records(gateway, sorted(fresh), begins, deadline)
+    return sum(known.values()) + await _records(gateway, group_id, sorted(fresh), begins, deadline)
 
 
 def _begins(reset: OffsetReset) -> int:
@@ -259,26 +259,39 @@ def _all_of(gateway: Gateway, topic: str) -> Iterable[_Partition]:
     return [] if found is None else [(found.topic_id, index) for index in range(found.partitions)]
 
 
-async def _records(gateway: Gateway, partitions: Sequence[_Partition], since: int, deadline: Deadline) -> int:
-    """Returns the number of records from a timestamp on."""
-    begins = await _offsets(gateway, partitions, since, deadline)
-    ends = await _offsets(gateway, [key for key in partitions if begins[key] != _NONE], _LATEST, deadline)
-    return sum(max(end - begins[key], 0) for key, end in ends.items())
+async def _records(
+    gateway: Gateway, group_id: str, partitions: Sequence[_Partition], since: int, deadline: Deadline
+) -> int:
+    """Returns the number of records from a timestamp on, without those that are scheduled."""
+    wanted = [_wanted(key, since) for key in partitions]
+    begins = {
+        (row.topic_id, row.partition): row.offset
+        for row in await _offsets(gateway, wanted, deadline)
+        if row.offset != _NONE
+    }
+    wanted = [
+        _wanted(key, _LATEST, locked_by_group=group_id, scheduled_from_offset=begin)
+        for key, begin in begins.items()
+    ]
+    return sum(
+        max(row.offset - begins[row.topic_id, row.partition] - row.scheduled, 0)
+        for row in await _offsets(gateway, wanted, deadline)
+    )
+
+
+def _wanted(key: _Partition, timestamp: int, **also: Any) -> leader.ListOffsetsRequest.Partition:
+    return leader.ListOffsetsRequest.Partition(topic_id=key[0], partition=key[1], timestamp=timestamp, **also)
 
 
 async def _offsets(
-    gateway: Gateway, partitions: Sequence[_Partition], timestamp: int, deadline: Deadline
-) -> dict[_Partition, int]:
-    if not partitions:
-        return {}
-    wanted = [
-        leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)
-        for topic_id, partition in partitions
-    ]
+    gateway: Gateway, wanted: Sequence[leader.ListOffsetsRequest.Partition], deadline: Deadline
+) -> Sequence[leader.ListOffsetsResponse.Partition]:
+    if not wanted:
+        return ()
     found = await list_offsets(gateway, leader.ListOffsetsRequest(partitions=wanted), deadline)
     for row in found.partitions:
         _raise(row)
-    return {(row.topic_id, row.partition): row.offset for row in found.partitions}
+    return found.partitions
 
 
 def _raise(

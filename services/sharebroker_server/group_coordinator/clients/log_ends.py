@@ -1,4 +1,4 @@
-"""Log starts, log ends and numbers of locks, requested from the leaders of partitions, for the lag."""
+"""Log starts, log ends, locks and scheduled records, requested from leaders of partitions, for the lag."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ TIMEOUT: Final = 5.0
 
 
 class LogEnd(NamedTuple):
-    """A log end offset, the timestamp (ms) of a requested record or 0, and the group's locked records."""
+    """A log end offset, the timestamp (ms) of a requested record or 0, and numbers of the group's records.
+
+    `locked`: with a lock. `scheduled`: from the start offset on, with a delivery time to come.
+    """
 
     offset: int
     timestamp: int = 0
     locked: int = 0
+    scheduled: int = 0
 
 
 Starts = Mapping[TopicIdPartition, int | KafkaError]
@@ -35,7 +39,8 @@ class LogEnds(Protocol):
     async def of(self, group_id: str, partitions: Mapping[TopicIdPartition, int]) -> Ends:
         """Returns each partition's log end, or the error.
 
-        With the timestamp of the record at the given offset, and the number of records that the group locked.
+        With the timestamp of the record at the given offset, and the numbers of records that the group locked
+        and that are scheduled from that offset on.
         """
 
     async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
@@ -72,6 +77,7 @@ class LeaderLogEnds:
             timestamp=timestamp,
             made_at_offset=made_at_offset,
             locked_by_group=group_id,
+            scheduled_from_offset=made_at_offset,
         )
         try:
             leader = await self._leaders.leader(*partition)
@@ -84,4 +90,4 @@ class LeaderLogEnds:
         except KafkaError as error:
             self._leaders.forget_leader(*partition)
             return error
-        return LogEnd(found.offset, found.made_at, found.locked)
+        return LogEnd(found.offset, found.made_at, found.locked, found.scheduled)

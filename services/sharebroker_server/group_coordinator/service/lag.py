@@ -1,8 +1,8 @@
 """Start offsets and lag of share groups: persisted start offsets compared with the log end offsets.
 
-The records of the lag are ready, locked or waiting. The share coordinator counts those that wait, because a
-leader unloads a share-partition without locks, whatever waits in it. The leader counts the locks: it keeps a
-share-partition with locks in memory.
+The records of the lag are ready, locked or waiting. The share coordinator counts those that wait as stored,
+because a leader unloads a share-partition without locks, whatever waits in it. The leader counts scheduled
+records, whose times are in the log, and the locks: it keeps a share-partition with locks in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _PORTION: Final = 500
 class UnreadLag(NamedTuple):
     """The lag of a partition whose start offset is not stored yet.
 
-    `oldest` is the time of its first record (ms) or 0. `locked` of its records are locked, the others ready.
+    `oldest` is the time of its first record (ms) or 0. `locked` of its records are locked, `waiting` ones
+    scheduled, and the others ready.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class UnreadLag(NamedTuple):
     lag: int
     oldest: int
     locked: int
+    waiting: int
 
 
 class Lags:
@@ -84,7 +86,7 @@ class Lags:
         starts = {place: start for place, start in found.items() if isinstance(start, int)}
         ends = await self._ends.of(described.group_id, starts)
         return [
-            UnreadLag(places[place], place.partition, end.offset - start, end.timestamp, end.locked)
+            _unread(places[place], place.partition, start, end)
             for place, start in starts.items()
             if isinstance(end := ends[place], LogEnd)
         ]
@@ -153,8 +155,20 @@ def _row(partition: int, summary: StateSummary | KafkaError, end: LogEnd | Kafka
         if isinstance(end, LogEnd):
             row.lag = end.offset - summary.start_offset - summary.delivery_complete_count
             row.oldest_timestamp = end.timestamp if row.lag else 0
-            # Counted at slightly different times, the parts might otherwise exceed the lag.
-            row.waiting = min(summary.waiting_count, max(row.lag, 0))
-            row.locked = min(end.locked, max(row.lag, 0) - row.waiting)
+            row.waiting, row.locked = _parts(row.lag, summary.waiting_count + end.scheduled, end.locked)
             row.ready = row.lag - row.waiting - row.locked
     return row
+
+
+def _unread(topic: str, partition: int, start: int, end: LogEnd) -> UnreadLag:
+    waiting, locked = _parts(lag := end.offset - start, end.scheduled, end.locked)
+    return UnreadLag(topic, partition, lag, end.timestamp, locked, waiting)
+
+
+def _parts(lag: int, waiting: int, locked: int) -> tuple[int, int]:
+    """Returns the waiting and locked records of a lag.
+
+    Counted at slightly different times, they might otherwise exceed it.
+    """
+    waiting = min(waiting, max(lag, 0))
+    return waiting, min(locked, max(lag, 0) - waiting)

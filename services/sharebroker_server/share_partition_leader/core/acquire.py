@@ -258,7 +258,7 @@ def archive_hidden(
     `event` is ABORT or EXPIRE. The change is in memory and is written later (see `core.share_partition`,
     kind 2).
     """
-    kept, spans = [], _joined(hidden)
+    kept, spans = [], joined(hidden)
     for piece in acquired:
         first = piece.first
         for index in range(bisect_left(spans, first, key=itemgetter(1)), len(spans)):
@@ -289,7 +289,7 @@ def hidden_prefix(log_batches: Sequence[LogBatch], hidden: Sequence[LogBatch]) -
     return log_batches[:number]
 
 
-def _joined(spans: Sequence[LogBatch]) -> list[LogBatch]:
+def joined(spans: Sequence[LogBatch]) -> list[LogBatch]:
     """Returns ascending spans with neighbours joined."""
     joined: list[LogBatch] = []
     for first, last in spans:

@@ -9,11 +9,13 @@ from typing import Any, Final, Protocol, TypeVar
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core.batch import gaps
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
+from sharebroker_server.share_partition_leader.log.scheduled import scheduled_count
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -62,6 +64,8 @@ async def each(
 
 
 async def list_offsets(
+    leadership: Leadership,
+    turns: Turns,
     isolation_level: int,
     led: LedPartition,
     part: pb.ListOffsetsRequest.Partition,
@@ -74,8 +78,15 @@ async def list_offsets(
     response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
     if part.HasField("made_at_offset") and part.made_at_offset < end:
         response.made_at = max(log.time_of(max(part.made_at_offset, log.log_start_offset)), 0)
-    if (loaded := led.ready.get(part.locked_by_group)) is not None:
-        response.locked = loaded.core.in_flight.locked
+    loaded = led.ready.get(part.locked_by_group)
+    in_flight = None if loaded is None else loaded.core.in_flight
+    if in_flight is not None:
+        response.locked = in_flight.locked
+    if part.HasField("scheduled_from_offset") and log.transactions.schedules.ranges:
+        await turns.next()  # a count takes milliseconds if there are thousands of ranges
+        response.scheduled = scheduled_count(
+            log.transactions, part.scheduled_from_offset, leadership.stored_now_ms(), in_flight
+        )
 
 
 async def delete_records(

@@ -12,6 +12,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceServicer,
 )
+from sharebroker_server.aio import Turns
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
@@ -24,6 +25,7 @@ class LogRpcs(SharePartitionLeaderServiceServicer):
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
+        self._turns = Turns()
 
     @override
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
@@ -31,7 +33,8 @@ class LogRpcs(SharePartitionLeaderServiceServicer):
 
     @override
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
-        look_up = partial(requests.list_offsets, request.isolation_level)
+        level = request.isolation_level
+        look_up = partial(requests.list_offsets, self._leadership, self._turns, level)
         return await self._each(request.partitions, pb.ListOffsetsResponse, look_up)
 
     @override

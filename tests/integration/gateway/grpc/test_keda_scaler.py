@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.keda import externalscaler_pb2 as pb
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from tests.support.client import RELEASE, TIMEOUT, Client, connected, rejection
@@ -83,6 +84,30 @@ async def test_waiting_records_scale_no_workers_until_they_are_due(
     await client.acknowledge(group, "m", held[2:])
     await eventually(lambda: _is(keda, 0), 60)
     assert not await keda.active()
+    await eventually(lambda: _is(keda, 1), 60)
+    assert await keda.active()
+
+
+async def test_scheduled_records_scale_no_workers_until_their_time(
+    channel: grpc.aio.Channel, client: Client
+) -> None:
+    topic, _ = await client.create(delivery_delay_enable="true")
+    group = await client.group()
+    keda = Keda(channel, {"group": group, "topic": topic})
+
+    async def publish(**delay: int) -> None:
+        record = produce.PublishRecord(text="later", **delay)  # type: ignore[arg-type]
+        request = produce.PublishRequest(topic=topic, records=[record])
+        await client.produce.Publish(request, timeout=TIMEOUT)
+
+    await publish(deliver_after_ms=3_600_000)
+    assert not await keda.active()  # no member has ever fetched for the group
+    await client.publish(topic, "ab")
+    assert await keda.metric() == 2
+    await client.acknowledge(group, "m", await client.acquire_all(group, topic, 2, "m"))
+    await eventually(lambda: _is(keda, 0), 60)
+    await publish(deliver_after_ms=3_000)
+    assert await keda.metric() == 0
     await eventually(lambda: _is(keda, 1), 60)
     assert await keda.active()
 

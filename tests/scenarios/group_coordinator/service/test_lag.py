@@ -46,18 +46,23 @@ async def test_lag_counts_unfinished_records(cluster: Cluster, broker: Broker) -
 
 
 @pytest.mark.parametrize(
-    ("waiting", "locked", "expected"),
+    ("waiting", "scheduled", "locked", "expected"),
     [
-        (0, 0, (60, 0, 0)),
-        (20, 0, (40, 0, 20)),
-        (20, 15, (25, 15, 20)),
-        (50, 15, (0, 10, 50)),
-        (99, 9, (0, 0, 60)),
+        pytest.param(0, 0, 0, (60, 0, 0), id="ready"),
+        pytest.param(20, 0, 0, (40, 0, 20), id="waiting"),
+        pytest.param(0, 30, 0, (30, 0, 30), id="scheduled"),
+        pytest.param(12, 8, 15, (25, 15, 20), id="all states"),
+        pytest.param(50, 0, 15, (0, 10, 50), id="a record that was due is locked"),
+        pytest.param(50, 49, 9, (0, 0, 60), id="records deleted meanwhile"),
     ],
-    ids=["ready", "waiting", "all states", "a record that was due is locked", "records deleted meanwhile"],
 )
 async def test_lag_consists_of_ready_locked_and_waiting_records(
-    cluster: Cluster, broker: Broker, waiting: int, locked: int, expected: tuple[int, int, int]
+    cluster: Cluster,
+    broker: Broker,
+    waiting: int,
+    scheduled: int,
+    locked: int,
+    expected: tuple[int, int, int],
 ) -> None:
     topic_id = await broker.create("a", 2)
     await broker.beat("m", 0, "a")
@@ -66,6 +71,7 @@ async def test_lag_consists_of_ready_locked_and_waiting_records(
     cluster.ends.ends[place] = 105
     cluster.ends.locked["g", place] = locked
     cluster.ends.locked["other", place] = 7
+    cluster.ends.scheduled[place] = scheduled
     (topic,) = await offsets(broker)
     known, unknown = topic.partitions
     assert known.lag == 60

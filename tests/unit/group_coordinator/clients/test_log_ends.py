@@ -29,6 +29,8 @@ class Leader:
             response.made_at = 1000 + part.made_at_offset
         if part.HasField("locked_by_group"):
             response.locked = {"g": 3}[part.locked_by_group]
+        if part.HasField("scheduled_from_offset"):
+            response.scheduled = 20 - part.scheduled_from_offset
         if part.partition:
             response.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return pb.ListOffsetsResponse(partitions=[response])
@@ -50,7 +52,7 @@ class Leaders:
 async def test_each_partition_has_its_own_result() -> None:
     leaders = Leaders()
     ends = await LeaderLogEnds(leaders).of("g", {HERE: 5, ELSEWHERE: 0, LEADERLESS: 0})
-    assert ends[HERE] == LogEnd(42, 1005, 3)
+    assert ends[HERE] == LogEnd(42, 1005, 3, 15)
     assert await LeaderLogEnds(Leaders()).starts([HERE]) == {HERE: 7}
     assert {where: end.code for where, end in ends.items() if isinstance(end, KafkaError)} == {
         ELSEWHERE: ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -10,8 +10,10 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.schedules import DeliveryLimits
+from sharebroker_server.record_log.record_validation import LogSettings
 from tests.testkit.waiting import eventually
-from tests.unit.record_log.batches import batch
+from tests.unit.record_log.batches import batch, scheduled
 from tests.unit.share_partition_leader.harness import ACCEPT, GROUP, TOPIC, Harness, code
 
 
@@ -50,6 +52,34 @@ async def test_locks_of_a_loaded_share_partition_are_counted(harness: Harness) -
     assert [await locked(group) for group in (GROUP, "other", None)] == [5, 0, 0]
     await harness.acknowledge((0, 1, ACCEPT))
     assert await locked(GROUP) == 3
+
+
+async def test_scheduled_records_are_counted_loaded_or_not(harness: Harness) -> None:
+    async def found(offset: int | None, group: str | None = GROUP) -> int:
+        request = pb.ListOffsetsRequest()
+        request.partitions.add(
+            topic_id=TOPIC,
+            partition=0,
+            timestamp=-1,
+            locked_by_group=group,
+            scheduled_from_offset=offset,
+        )
+        (row,) = (await harness.stub.ListOffsets(request)).partitions
+        assert not row.error_code
+        return int(row.scheduled)
+
+    await harness.publish(2)
+    assert await found(0) == 0
+    log = (await harness.leadership.led(TOPIC, 0)).log
+    log.settings = LogSettings(delivery=DeliveryLimits(86_400_000, -1))
+    due = log.now_ms + 60_000
+    await log.append(scheduled([due, due, None, due + 1], time=-1))
+    assert [await found(offset) for offset in (None, 0, 3, 6)] == [0, 3, 2, 0]
+    assert await harness.acquire(3)
+    assert [await found(0, group) for group in (GROUP, None)] == [3, 3]
+    await log.append(scheduled([due], time=-1))
+    await log.recall(5, harness.leadership.stored_now_ms)
+    assert [await found(0, group) for group in (GROUP, None)] == [4, 3]
 
 
 async def test_records_get_the_next_offsets(harness: Harness) -> None:

@@ -989,6 +989,7 @@ class ListOffsetsRequest(_message.Message):
         TIMESTAMP_FIELD_NUMBER: _builtins.int
         MADE_AT_OFFSET_FIELD_NUMBER: _builtins.int
         LOCKED_BY_GROUP_FIELD_NUMBER: _builtins.int
+        SCHEDULED_FROM_OFFSET_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         timestamp: _builtins.int
@@ -997,6 +998,8 @@ class ListOffsetsRequest(_message.Message):
         """Also returns the timestamp of the record at this offset. Not in Kafka."""
         locked_by_group: _builtins.str
         """Also returns the number of records that this share group has locked. Not in Kafka."""
+        scheduled_from_offset: _builtins.int
+        """Also returns the number of scheduled records from this offset on whose time is to come. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -1005,19 +1008,24 @@ class ListOffsetsRequest(_message.Message):
             timestamp: _builtins.int = ...,
             made_at_offset: _builtins.int | None = ...,
             locked_by_group: _builtins.str | None = ...,
+            scheduled_from_offset: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group", "_made_at_offset", b"_made_at_offset", "locked_by_group", b"locked_by_group", "made_at_offset", b"made_at_offset"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group", "_made_at_offset", b"_made_at_offset", "_scheduled_from_offset", b"_scheduled_from_offset", "locked_by_group", b"locked_by_group", "made_at_offset", b"made_at_offset", "scheduled_from_offset", b"scheduled_from_offset"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group", "_made_at_offset", b"_made_at_offset", "locked_by_group", b"locked_by_group", "made_at_offset", b"made_at_offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group", "_made_at_offset", b"_made_at_offset", "_scheduled_from_offset", b"_scheduled_from_offset", "locked_by_group", b"locked_by_group", "made_at_offset", b"made_at_offset", "partition", b"partition", "scheduled_from_offset", b"scheduled_from_offset", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__locked_by_group: _TypeAlias = _typing.Literal["locked_by_group"]  # noqa: Y015
         _WhichOneofArgType__locked_by_group: _TypeAlias = _typing.Literal["_locked_by_group", b"_locked_by_group"]  # noqa: Y015
         _WhichOneofReturnType__made_at_offset: _TypeAlias = _typing.Literal["made_at_offset"]  # noqa: Y015
         _WhichOneofArgType__made_at_offset: _TypeAlias = _typing.Literal["_made_at_offset", b"_made_at_offset"]  # noqa: Y015
+        _WhichOneofReturnType__scheduled_from_offset: _TypeAlias = _typing.Literal["scheduled_from_offset"]  # noqa: Y015
+        _WhichOneofArgType__scheduled_from_offset: _TypeAlias = _typing.Literal["_scheduled_from_offset", b"_scheduled_from_offset"]  # noqa: Y015
         @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__locked_by_group) -> _WhichOneofReturnType__locked_by_group | None: ...
         @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__made_at_offset) -> _WhichOneofReturnType__made_at_offset | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__scheduled_from_offset) -> _WhichOneofReturnType__scheduled_from_offset | None: ...
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
@@ -1056,6 +1064,7 @@ class ListOffsetsResponse(_message.Message):
         LEADER_EPOCH_FIELD_NUMBER: _builtins.int
         MADE_AT_FIELD_NUMBER: _builtins.int
         LOCKED_FIELD_NUMBER: _builtins.int
+        SCHEDULED_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
@@ -1069,6 +1078,8 @@ class ListOffsetsResponse(_message.Message):
         """The timestamp of the record at `made_at_offset` or of a slightly later one; 0: not requested or unknown."""
         locked: _builtins.int
         """0: none, not requested, or the share-partition is not loaded."""
+        scheduled: _builtins.int
+        """Without those that the group of `locked_by_group` finished, or will skip. 0: none, or not requested."""
         def __init__(
             self,
             *,
@@ -1081,10 +1092,11 @@ class ListOffsetsResponse(_message.Message):
             leader_epoch: _builtins.int = ...,
             made_at: _builtins.int = ...,
             locked: _builtins.int = ...,
+            scheduled: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "locked", b"locked", "made_at", b"made_at", "offset", b"offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "locked", b"locked", "made_at", b"made_at", "offset", b"offset", "partition", b"partition", "scheduled", b"scheduled", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
