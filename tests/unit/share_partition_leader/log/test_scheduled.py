@@ -44,7 +44,7 @@ def test_records_that_the_next_read_archives_do_not_count() -> None:
     assert scheduled_count(found, 0, NOW_MS, None) == 20 - 1 - 5 - 2
 
 
-def test_a_loaded_share_partition_counts_what_waits_and_what_it_has_not_read() -> None:
+def test_waiting_and_unread_records_of_a_window_are_counted() -> None:
     found = transactions()
     found.schedules.recall([1])
     share = opened()
@@ -60,7 +60,7 @@ SPANS = st.sets(st.integers(0, 30)).map(lambda offsets: joined([(each, each) for
 
 
 @given(SPANS, SPANS)
-def test_common_offsets_equal_those_of_sets(left: list[Span], right: list[Span]) -> None:
+def test_number_of_common_offsets(left: list[Span], right: list[Span]) -> None:
     one, other = (
         {offset for first, last in spans for offset in range(first, last + 1)} for spans in (left, right)
     )
