@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from functools import wraps
 from importlib.util import find_spec
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from sharebroker.client_errors import warn_unclosed
 from sharebroker_protocol.cancellation import end
@@ -29,11 +30,46 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+class LoopPool:
+    """Event loops that are stopped and may run again.
+
+    A loop is not closed after use: gRPC passes the results of cancelled calls on to their loop later. If
+    that loop is closed, this fails in whichever loop of the process reads gRPC's queue, and results of other
+    calls are delayed.
+    """
+
+    def __init__(self) -> None:
+        self._stopped: list[asyncio.AbstractEventLoop] = []
+        os.register_at_fork(after_in_child=self._stopped.clear)  # a child must not share file descriptors
+        atexit.register(self._close)
+
+    def take(self) -> asyncio.AbstractEventLoop:
+        """Returns a loop that no other thread runs."""
+        try:
+            return self._stopped.pop()
+        except IndexError:
+            return _new_loop()
+
+    def put(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Keeps a loop that has stopped and has no tasks."""
+        self._stopped.append(loop)
+
+    def _close(self) -> None:
+        for loop in self._stopped:
+            loop.close()
+
+
+_POOL: Final = LoopPool()
+
+
 class LoopThread:
     """Runs coroutines for threads that wait for their results."""
 
     def __init__(self) -> None:
-        self._loop = _new_loop()
+        self._loop = _POOL.take()
+        self._stopped = False
+        # No call may reach the loop after `stop`: the loop then serves another thread.
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="sharebroker", daemon=True)
         self._thread.start()
 
@@ -41,17 +77,18 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.run_until_complete(end(asyncio.all_tasks(self._loop)))
-        self._loop.close()
+        _POOL.put(self._loop)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for the result of `work`; an interrupted wait (Ctrl-C) cancels it.
 
         Raises IllegalStateError if the thread is stopped.
         """
-        if self._loop.is_closed() or not self._thread.is_alive():
-            work.close()
-            raise IllegalStateError("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if self._stopped or not self._thread.is_alive():
+                work.close()
+                raise IllegalStateError("the client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except CancelledError:
@@ -70,8 +107,10 @@ class LoopThread:
 
     def stop(self) -> None:
         """Stops the loop and cancels its tasks, without waiting. A second call has no effect."""
-        with suppress(RuntimeError):  # the loop is already closed
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._lock:
+            if not self._stopped:
+                self._stopped = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
 
     def close(self) -> None:
         """Stops the loop and waits for the thread to end."""

@@ -41,3 +41,28 @@ def test_failing_factory_ends_the_thread() -> None:
     with pytest.raises(ValueError, match="no"):
         BlockingClient(raise_error)
     assert threading.active_count() == before
+
+
+def test_stopped_loop_serves_the_next_thread_only() -> None:
+    first = LoopThread()
+    loop = first.make(asyncio.get_running_loop)
+    first.close()
+    second = LoopThread()
+    assert second.make(asyncio.get_running_loop) is loop
+    with pytest.raises(IllegalStateError, match="closed"):
+        first.call(name())
+    first.stop()
+    assert second.call(name()) == "sharebroker"
+    second.close()
+
+
+def test_late_callback_of_a_stopped_loop_is_accepted() -> None:
+    thread = LoopThread()
+    loop = thread.make(asyncio.get_running_loop)
+    thread.close()
+    called = threading.Event()
+    loop.call_soon_threadsafe(called.set)
+    following = LoopThread()
+    assert following.call(name()) == "sharebroker"
+    assert called.is_set()
+    following.close()
