@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sharebroker_server.record_log.core.schedules import DeliveryLimits
+from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
-from sharebroker_server.telemetry.metrics import YIELD
-from tests.unit.share_partition_leader.harness import ACCEPT, NAME, Harness
+from sharebroker_server.telemetry.metrics import YIELD, lines
+from tests.unit.record_log.batches import scheduled
+from tests.unit.share_partition_leader.harness import ACCEPT, NAME, TOPIC, Harness
 
 LABELS = ("group", "g", "topic", NAME)
 
@@ -33,6 +36,20 @@ async def test_counters_and_gauges_of_a_share_partition(harness: Harness) -> Non
     assert found["share_partition_locked_messages", gauges] == 7
     assert found["led_partitions", ()] == 1
     assert found["log_end_offset", ("topic", NAME, "partition", "0")] == 10
+
+
+async def test_scheduled_and_recalled_records_are_counted(harness: Harness) -> None:
+    log = (await harness.leadership.led(TOPIC, 0)).log
+    log.settings = LogSettings(delivery=DeliveryLimits(86_400_000, -1))
+    due = log.now_ms + 60_000
+    await log.append(scheduled([due, due, None, due + 1], time=-1))
+    for _ in range(2):
+        await log.recall(1, harness.leadership.stored_now_ms)
+    families = LeaderMetrics(harness.leadership, lambda: 10).families()
+    exposed = "".join(line for family in families if "_log_" in family.name for line in lines(family))
+    labels = f'{{topic="{NAME}",partition="0"}}'
+    assert f"sharebroker_log_scheduled_records_total{labels} 3\n" in exposed
+    assert f"sharebroker_log_recalled_records_total{labels} 1\n" in exposed
 
 
 async def test_share_partitions_beyond_the_limit_share_one_row(harness: Harness) -> None:
