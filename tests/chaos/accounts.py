@@ -43,7 +43,7 @@ async def accounts(
             group_id=group, topic_id=topic[1], partition=part.partition
         )
         state = (await client.admin.InspectShareGroupState(request, timeout=TIMEOUT)).live
-        runs = tuple(Run(*run) for run in runs_of(state))
+        runs = tuple(Run(*run[:5]) for run in runs_of(state))
         events.append(StateRead(at, where, state.start_offset, runs))
     return events
 

@@ -56,7 +56,7 @@ class Accounts:
         for group, part in lags:
             share = Share(group, self._topic, part.partition)
             stored = await self._admin.admin("InspectShareGroupState", self._question(share))
-            live = tuple(Run(*run) for run in runs_of(stored.live))
+            live = tuple(Run(*run[:5]) for run in runs_of(stored.live))
             history.add(StateRead(loop.now, share, stored.live.start_offset, live))
             await self._judge(share, stored, epochs.get(group, stored.live.state_epoch))
             history.add(LagReported(loop.now, share, history.log_ends.get(share.log, 0), part.lag))

@@ -43,7 +43,8 @@ class LocalStates(Protocol):
 class StateSummary(NamedTuple):
     """The start offset and the number of finished records behind it; -1 if unknown.
 
-    `waiting_count` is the number of records that are stored with a time before which they are not delivered.
+    `waiting_count` is the number of records that are stored with a time before which they are not delivered,
+    `locked_count` that of records with a durable lock.
     """
 
     state_epoch: int
@@ -51,6 +52,7 @@ class StateSummary(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     waiting_count: int = 0
+    locked_count: int = 0
 
 
 class Persister(Protocol):

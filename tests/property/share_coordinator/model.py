@@ -66,10 +66,15 @@ class Model:
                 there = self.partitions.get(key)
                 if there is None:
                     return SummaryReply()
-                notes = [note for _, note in there.offsets.values.values()]
-                waiting = sum(note is not None and note.not_before_ms == FUTURE_MS for note in notes)
+                notes = [note for _, note in there.offsets.values.values() if note is not None]
+                locks = [bool(note.token) for note in notes if note.not_before_ms == FUTURE_MS]
                 return SummaryReply(
-                    there.state_epoch, there.leader_epoch, there.start_offset, there.count, waiting
+                    there.state_epoch,
+                    there.leader_epoch,
+                    there.start_offset,
+                    there.count,
+                    len(locks) - sum(locks),
+                    sum(locks),
                 )
         raise AssertionError(command)
 

@@ -19,14 +19,14 @@ batches = st.builds(
     st.integers(0, 25),
     st.sampled_from([0, 2, 3, 4]),
     st.integers(0, 4),
-    st.none() | st.builds(StateNote, st.integers(1, 3)) | st.just(StateNote(2, "@m", 5)),
+    st.none() | st.integers(1, 3).map(StateNote) | st.just(StateNote(2, "@m", 5)),
 )
 waits = st.builds(
     lambda first, length, count, note: StateBatch(first, first + length, 0, count, note),
     st.integers(0, 12),
     st.integers(0, 6),
     st.integers(1, 2),
-    st.none() | st.builds(StateNote, st.integers(1, 3)),
+    st.none() | st.integers(1, 3).map(StateNote),
 )
 """Available batches that overlap and differ in little but their notes."""
 starts = st.integers(-1, 90)

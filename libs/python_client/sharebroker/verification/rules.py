@@ -87,14 +87,15 @@ def start_of(stored: InspectShareGroupStateResponse) -> int:
 
 
 def runs_of(record: LogRecord) -> list[OffsetRun]:
-    """Returns the state batches of a record as runs; those with a durable lock do not wait."""
+    """Returns the state batches of a record as runs."""
     return [
         OffsetRun(
             batch.first_offset,
             batch.last_offset,
             batch.delivery_state,
             batch.delivery_count,
-            0 if batch.note.lock_token else batch.note.not_before_ms,
+            batch.note.not_before_ms,
+            batch.note.lock_token,
         )
         for batch in record.state_batches
     ]

@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 class OffsetRun(NamedTuple):
     """Offsets (last inclusive) in one state: 0 available, 2 acknowledged, 3 archiving, 4 archived.
 
-    Available records are not delivered before `not_before_ms`, by the clock of Redis; 0: at once.
+    Available records are not delivered before `not_before_ms`, by the clock of Redis; 0: at once. With a
+    `lock_token` they have a durable lock until then.
     """
 
     first: int
@@ -27,6 +28,7 @@ class OffsetRun(NamedTuple):
     state: int
     deliveries: int
     not_before_ms: int = 0
+    lock_token: int = 0
 
 
 class OffsetSpan(NamedTuple):
@@ -36,8 +38,8 @@ class OffsetSpan(NamedTuple):
     last: int
 
 
-UNTOUCHED: Final = (0, 0, 0)
-"""State, deliveries and time of an offset without a written state."""
+UNTOUCHED: Final = (0, 0, 0, 0)
+"""State, deliveries, time and token of an offset without a written state."""
 
 
 def replay(written: Iterable[OffsetRun], start: int) -> list[OffsetRun]:
@@ -71,8 +73,8 @@ def differences(left: Sequence[OffsetRun], right: Sequence[OffsetRun]) -> Iterat
             yield OffsetSpan(first, after - 1)
 
 
-def at(runs: Sequence[OffsetRun], offset: int) -> tuple[int, int, int]:
-    """Returns state, deliveries and time of an offset in ascending, disjoint runs."""
+def at(runs: Sequence[OffsetRun], offset: int) -> tuple[int, int, int, int]:
+    """Returns state, deliveries, time and token of an offset in ascending, disjoint runs."""
     index = bisect_right(runs, offset, key=lambda run: run.first) - 1
     if index < 0 or runs[index].last < offset:
         return UNTOUCHED
@@ -96,7 +98,7 @@ class OffsetOutcome(StrEnum):
     ACCEPTED = "accepted"
     ARCHIVED = "archived"
     IN_DELIVERY = "in delivery"
-    """Held by a member; stored only in the leader's memory."""
+    """Held by a member: by a lock in the leader's memory, or by a durable one."""
     WAITING = "waiting"
     """Available, but not delivered before the end of a delay."""
     AVAILABLE = "available"
@@ -119,7 +121,10 @@ _STORED: Final[Mapping[int, OffsetOutcome]] = {
 
 
 _UNFINISHED: Final = frozenset({OffsetOutcome.AVAILABLE, OffsetOutcome.UNDECIDED, OffsetOutcome.IN_DELIVERY})
-"""Outcomes of records that wait if their time is not reached: a leader lists them among those in memory."""
+"""Outcomes of records that wait, or have a durable lock, if their time is not reached.
+
+A leader lists them among those in memory.
+"""
 
 
 class OutcomeRun(NamedTuple):
@@ -164,8 +169,9 @@ def outcome_runs(
     found: list[OutcomeRun] = []
     for first, after in pairwise(edges):
         outcome = _outcome(first, start, runs, gaps, held)
-        if outcome[0] in _UNFINISHED and at(runs, first)[2] > now_ms:
-            outcome = OffsetOutcome.WAITING, outcome[1]
+        _, _, not_before_ms, token = at(runs, first)
+        if outcome[0] in _UNFINISHED and not_before_ms > now_ms:
+            outcome = OffsetOutcome.IN_DELIVERY if token else OffsetOutcome.WAITING, outcome[1]
         if found and found[-1][2:] == outcome:
             found[-1] = found[-1]._replace(last=after - 1)
         elif first < after:
@@ -180,7 +186,7 @@ def _outcome(
         return OffsetOutcome.PASSED, 0
     if _within(offset, gaps):
         return OffsetOutcome.GAP, 0
-    state, deliveries, _ = at(runs, offset)
+    state, deliveries, _, _ = at(runs, offset)
     if state in _STORED:
         return _STORED[state], deliveries
     if _within(offset, held):

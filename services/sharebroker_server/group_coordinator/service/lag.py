@@ -155,7 +155,9 @@ def _row(partition: int, summary: StateSummary | KafkaError, end: LogEnd | Kafka
         if isinstance(end, LogEnd):
             row.lag = end.offset - summary.start_offset - summary.delivery_complete_count
             row.oldest_timestamp = end.timestamp if row.lag else 0
-            row.waiting, row.locked = _parts(row.lag, summary.waiting_count + end.scheduled, end.locked)
+            # A leader that has not loaded the share-partition counts no locks, also no durable ones.
+            locked = max(end.locked, summary.locked_count)
+            row.waiting, row.locked = _parts(row.lag, summary.waiting_count + end.scheduled, locked)
             row.ready = row.lag - row.waiting - row.locked
     return row
 

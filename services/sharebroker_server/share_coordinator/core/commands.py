@@ -147,6 +147,7 @@ class SummaryReply:
     start_offset: int = -1
     delivery_complete_count: int = -1
     waiting_count: int = 0
+    locked_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

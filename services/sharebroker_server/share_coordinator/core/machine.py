@@ -70,7 +70,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareRecord,
     ShareState,
     States,
-    waiting_count,
+    noted_counts,
 )
 
 MAX_RECORDS_PER_DEADLINE: Final = 256
@@ -196,7 +196,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             state.leader_epoch,
             state.start_offset,
             state.delivery_complete_count,
-            waiting_count(state.runs, (now - command.clock_skew) * 1000),
+            *noted_counts(state.runs, (now - command.clock_skew) * 1000),
         )
         return Decision((), reply)
 

@@ -103,13 +103,16 @@ def count_below(runs: Sequence[StateBatch], start_offset: int) -> int:
     return index - 1 if index and runs[index - 1][1] >= start_offset else index
 
 
-def waiting_count(runs: Sequence[StateBatch], now_ms: float) -> int:
-    """Returns how many offsets of the runs are not delivered before a time after `now_ms`, without locks."""
-    return sum(
-        last - first + 1
-        for first, last, _, _, note in runs
-        if note is not None and not note.token and note.not_before_ms > now_ms
-    )
+def noted_counts(runs: Sequence[StateBatch], now_ms: float) -> tuple[int, int]:
+    """Returns how many offsets of the runs wait at a time, and how many have a durable lock."""
+    waiting = locked = 0
+    for first, last, _, _, note in runs:
+        if note is not None and note.not_before_ms > now_ms:
+            if note.token:
+                locked += last - first + 1
+            else:
+                waiting += last - first + 1
+    return waiting, locked
 
 
 def _disjoint(batches: Sequence[StateBatch]) -> Sequence[StateBatch]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
@@ -62,6 +64,20 @@ async def test_records_of_the_lag_are_counted_by_state(cluster: Cluster, broker:
         (*place_labels, "locked"): 2,
         (*place_labels, "waiting"): 4,
     }
+
+
+@pytest.mark.parametrize(("loaded", "locked"), [(0, 2), (3, 3)])
+async def test_durable_locks_count_without_a_loaded_share_partition(
+    cluster: Cluster, broker: Broker, loaded: int, locked: int
+) -> None:
+    metrics = broker.groups.metrics(lambda: 10)
+    await lagging(cluster, broker, "g", 9)
+    ((key, summary),) = cluster.states.states.items()
+    cluster.states.states[key] = summary._replace(waiting_count=4, locked_count=2)
+    cluster.ends.locked["g", TopicIdPartition(key.topic_id, key.partition)] = loaded
+    await metrics.refresh()
+    counts = {labels[-1]: number for labels, number in values(metrics, "share_group_records").items()}
+    assert counts == {"ready": 5 - locked, "locked": locked, "waiting": 4}
 
 
 async def test_locks_count_before_a_start_offset_is_stored(cluster: Cluster, broker: Broker) -> None:

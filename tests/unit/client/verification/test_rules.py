@@ -187,8 +187,8 @@ def test_only_start_below_log_is_a_remark() -> None:
     assert [kind for kind in FindingKind if kind.remark] == [FindingKind.START_BELOW_LOG]
 
 
-def test_a_record_with_a_durable_lock_does_not_wait() -> None:
+def test_runs_have_the_times_and_tokens_of_their_batches() -> None:
     record = checkpoint((10, 14, 0, 1), (15, 19, 0, 1))
     for batch, token in zip(record.state_batches, (0, 7), strict=True):
         batch.note.not_before_ms, batch.note.lock_token = 5000, token
-    assert [run.not_before_ms for run in runs_of(record)] == [5000, 0]
+    assert [(run.not_before_ms, run.lock_token) for run in runs_of(record)] == [(5000, 0), (5000, 7)]

@@ -23,28 +23,31 @@ from sharebroker.verification.runs import (
 OFFSETS = st.integers(0, 12)
 RUNS = st.lists(
     st.builds(
-        lambda first, size, state, deliveries, time: OffsetRun(
-            first, first + size - 1, state, deliveries, 0 if state else time
+        lambda first, size, state, deliveries, time, token: OffsetRun(
+            first, first + size - 1, state, deliveries, *((0, 0) if state or not time else (time, token))
         ),
         OFFSETS,
         st.integers(0, 5),
         st.sampled_from((0, 0, 2, 4)),
         st.integers(0, 3),
         st.sampled_from((0, 1, 2)),
+        st.integers(0, 2),
     ),
     max_size=8,
 )
 
 
-def naive(runs: list[OffsetRun], start: int) -> dict[int, tuple[int, int, int]]:
-    """The greatest (deliveries, state) of each offset, and the last time among equal ones."""
-    known: dict[int, tuple[int, int, int]] = {}
+def naive(runs: list[OffsetRun], start: int) -> dict[int, tuple[int, int, int, int]]:
+    """The greatest (deliveries, state) of each offset, and the last time and token among equal ones."""
+    known: dict[int, tuple[int, int, int, int]] = {}
     for run in runs:
         for offset in range(max(run.first, start), run.last + 1):
-            deliveries, state, _ = known.get(offset, UNTOUCHED)
+            deliveries, state, _, _ = known.get(offset, UNTOUCHED)
             if (run.deliveries, run.state) >= (deliveries, state):
-                known[offset] = run.deliveries, run.state, run.not_before_ms
-    return {offset: (state, deliveries, time) for offset, (deliveries, state, time) in known.items()}
+                known[offset] = run.deliveries, run.state, run.not_before_ms, run.lock_token
+    return {
+        offset: (state, deliveries, time, token) for offset, (deliveries, state, time, token) in known.items()
+    }
 
 
 @given(RUNS, st.integers(-1, 12))
@@ -72,7 +75,7 @@ def test_differences_are_listed_by_offset(one: list[OffsetRun], other: list[Offs
 def test_long_runs_are_replayed_without_a_cost_per_offset() -> None:
     most = OffsetRun(0, 2**62, 2, 1)
     assert replay([most, OffsetRun(5, 5, 4, 2)], 0)[1] == OffsetRun(5, 5, 4, 2)
-    assert at([most], 2**61) == (2, 1, 0)
+    assert at([most], 2**61) == (2, 1, 0, 0)
     assert list(differences([most], [])) == [OffsetSpan(0, 2**62)]
 
 
@@ -144,6 +147,21 @@ def test_available_records_wait_until_their_time(
     runs = [OffsetRun(0, 1, 0, 1, 1000), OffsetRun(2, 2, 0, 2, 2000)]
     log = RecordLog(0, 3, held=[OffsetSpan(2, 2)])
     assert [tuple(run) for run in outcome_runs(log, 0, runs, now_ms)] == expected
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "outcome"), [(999, OffsetOutcome.IN_DELIVERY), (1000, OffsetOutcome.AVAILABLE)]
+)
+def test_durable_lock_is_in_delivery_until_its_end(now_ms: float, outcome: OffsetOutcome) -> None:
+    """The leader that would list it has not loaded the share-partition."""
+    runs = [OffsetRun(0, 1, 0, 1, 1000, 7)]
+    assert [tuple(run) for run in outcome_runs(RecordLog(0, 2), 0, runs, now_ms)] == [(0, 1, outcome, 1)]
+
+
+def test_states_with_different_locks_differ() -> None:
+    assert [*differences([OffsetRun(0, 1, 0, 1, 1000, 7)], [OffsetRun(0, 1, 0, 1, 1000, 8)])] == [
+        OffsetSpan(0, 1)
+    ]
 
 
 def test_the_last_of_equal_states_has_the_time() -> None:

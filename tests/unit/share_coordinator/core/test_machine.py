@@ -373,6 +373,19 @@ def test_records_wait_until_their_time_by_the_clock_of_redis(skew: float, expect
     assert shard.run(Summarize(KEY, skew)) == SummaryReply(5, 3, 100, 0, expected)
 
 
+@pytest.mark.parametrize(("skew", "locked"), [(0.0, 7), (-1.0, 2), (-60.0, 0)])
+def test_durable_locks_count_as_locked_until_their_end(skew: float, locked: int) -> None:
+    shard = shard_in(LED)
+    now_ms = int(shard.now * 1000)
+    batches = [
+        StateBatch(first, last, 0, 1, StateNote(now_ms + ahead, "@m", 9))
+        for first, last, ahead in ((100, 104, 1000), (110, 111, 60_000))
+    ]
+    waiting = StateBatch(120, 122, 0, 1, StateNote(now_ms + 90_000))
+    shard.run(write(*batches, waiting, state_epoch=5, leader_epoch=3))
+    assert shard.run(Summarize(KEY, skew)) == SummaryReply(5, 3, 100, 0, 3, locked)
+
+
 def test_unset_start_offset_leaves_the_count_unset() -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, -1))

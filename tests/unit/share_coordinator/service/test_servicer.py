@@ -59,6 +59,7 @@ async def test_summaries_count_waiting_records_in_portions(process: Process) -> 
     first, other = (await process.stub.ReadShareGroupStateSummary(request)).results
     assert [row.partition for row in first.partitions] == named
     assert {row.partition: row.waiting_count for row in first.partitions if row.waiting_count} == {2: 10}
+    assert {row.partition: row.locked_count for row in first.partitions if row.locked_count} == {2: 5}
     assert (other.topic_id, [row.start_offset for row in other.partitions]) == (OTHER_TOPIC, [-1])
     assert not (await process.stub.ReadShareGroupStateSummary(pb.ReadShareGroupStateSummaryRequest())).results
 

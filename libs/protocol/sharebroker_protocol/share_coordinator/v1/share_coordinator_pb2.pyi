@@ -604,6 +604,7 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
         START_OFFSET_FIELD_NUMBER: _builtins.int
         DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
         WAITING_COUNT_FIELD_NUMBER: _builtins.int
+        LOCKED_COUNT_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
@@ -615,6 +616,8 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
         """-1: unknown."""
         waiting_count: _builtins.int
         """The number of records that wait for the end of a delay. Absent: none, or an older server. Not in Kafka."""
+        locked_count: _builtins.int
+        """The number of records with a durable lock. Absent: none, or an older server. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -626,13 +629,19 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
             start_offset: _builtins.int = ...,
             delivery_complete_count: _builtins.int = ...,
             waiting_count: _builtins.int | None = ...,
+            locked_count: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_waiting_count", b"_waiting_count", "waiting_count", b"waiting_count"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_locked_count", b"_locked_count", "_waiting_count", b"_waiting_count", "locked_count", b"locked_count", "waiting_count", b"waiting_count"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_waiting_count", b"_waiting_count", "delivery_complete_count", b"delivery_complete_count", "error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "waiting_count", b"waiting_count"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked_count", b"_locked_count", "_waiting_count", b"_waiting_count", "delivery_complete_count", b"delivery_complete_count", "error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "locked_count", b"locked_count", "partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "waiting_count", b"waiting_count"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__locked_count: _TypeAlias = _typing.Literal["locked_count"]  # noqa: Y015
+        _WhichOneofArgType__locked_count: _TypeAlias = _typing.Literal["_locked_count", b"_locked_count"]  # noqa: Y015
         _WhichOneofReturnType__waiting_count: _TypeAlias = _typing.Literal["waiting_count"]  # noqa: Y015
         _WhichOneofArgType__waiting_count: _TypeAlias = _typing.Literal["_waiting_count", b"_waiting_count"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__locked_count) -> _WhichOneofReturnType__locked_count | None: ...
+        @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__waiting_count) -> _WhichOneofReturnType__waiting_count | None: ...
 
     @_typing.final
