@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ _OF_RECORD: Final = [
     ("delivery_state", pa.int32()),
     ("delivery_count", pa.int32()),
     ("written_at", _TIME),
+    ("not_before", _TIME),
 ]
 _DIFFERENCE: Final = [("first_offset", pa.int64()), ("last_offset", pa.int64()), ("text", pa.string())]
 _OUTCOME: Final = [
@@ -34,6 +36,7 @@ _OUTCOME: Final = [
     ("fate", pa.string()),
     ("delivery_count", pa.int32()),
     ("finished_at", _TIME),
+    ("not_before", _TIME),
 ]
 
 LOG: Final = pa.schema([*_KEY_FIELDS, *_OF_RECORD])
@@ -64,7 +67,7 @@ def folded(table: pa.Table) -> pa.Table:
         **{name: getattr(result.state, name, None) for name in _STATE},
         "differences": result.differences,
         "history": [
-            (*item[:-1], None if item.finished_at_ms is None else item.finished_at_ms * 1000)
+            (*item[:-2], *(None if time is None else time * 1000 for time in item[-2:]))
             for item in outcomes_of(entries)
         ],
         "log": [{name: value for name, value in row.items() if name not in KEY} for row in rows],
@@ -73,17 +76,24 @@ def folded(table: pa.Table) -> pa.Table:
 
 
 def entries_of(rows: list[dict[str, Any]]) -> list[StateLogEntry]:
-    """Returns the log records of one share-partition; rows may be in any order."""
+    """Returns the log records of one share-partition; rows may be in any order.
+
+    Rows of older tables have no `not_before`.
+    """
     found: dict[tuple[str, int | None], StateLogEntry] = {}
     for row in rows:
         key = (row["kind"], row["position"])
         runs = found[key].runs if key in found else ()
         if row["first_offset"] is not None:
-            status = OffsetStatus(row["delivery_count"], row["delivery_state"])
+            not_before_ms = _milliseconds(row.get("not_before")) or 0
+            status = OffsetStatus(row["delivery_count"], row["delivery_state"], not_before_ms)
             runs = (*runs, Run(row["first_offset"], row["last_offset"], status))
-        time = row["written_at"]
-        written_at_ms = None if time is None else round(time.timestamp() * 1000)
+        written_at_ms = _milliseconds(row["written_at"])
         state = {name: row[name] for name in _STATE}
         head = (row["position"] or 0, row["kind"], row["checkpoint_epoch"] or 0)
         found[key] = StateLogEntry(*head, **state, written_at_ms=written_at_ms, runs=runs)
     return list(found.values())
+
+
+def _milliseconds(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)

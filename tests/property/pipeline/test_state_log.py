@@ -31,7 +31,11 @@ def known(value: int) -> int | None:
 
 
 def runs(batches: tuple[StateBatch, ...] | list[StateBatch]) -> tuple[Run, ...]:
-    return tuple(Run(b.first, b.last, OffsetStatus(b.delivery_count, b.state)) for b in batches)
+    return tuple(Run(b.first, b.last, OffsetStatus(b.delivery_count, b.state, wait(b))) for b in batches)
+
+
+def wait(batch: StateBatch) -> int:
+    return batch.note.not_before_ms if batch.note is not None else 0
 
 
 def entry(position: int, record: ShareRecord) -> StateLogEntry:

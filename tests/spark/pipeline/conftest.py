@@ -74,8 +74,12 @@ def log_row(kind: str, position: int, *run: int, start: int | None = None, **cha
         "delivery_state": state,
         "delivery_count": deliveries,
         "written_at": f"2026-01-01T08:00:{position:02}+00:00",
+        "not_before": None,
     }
     return row | change
+
+
+FUTURE = "2999-01-01T00:00:00+00:00"
 
 
 LOG = [
@@ -87,7 +91,9 @@ LOG = [
     log_row("answer", 23, 0, 3, 2, 1, start=0),  # the coordinator has fewer deliveries of 2, 3
     log_row("answer", 23, 4, 4, 4, 3, start=0),
     log_row("answer", 23, 5, 6, 0, LIMIT, start=0),
+    log_row("delta", 22, 8, 8, 0, LIMIT, not_before=FUTURE),  # 8 waits
     log_row("answer", 23, 7, 7, 0, 1, start=0),
+    log_row("answer", 23, 8, 8, 0, LIMIT, start=0, not_before=FUTURE),
 ]
 """The log of one share-partition, and the coordinator's state, which differs in one place."""
 

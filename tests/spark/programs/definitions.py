@@ -97,7 +97,7 @@ def main() -> None:
         stream.trigger(availableNow=True).start().awaitTermination()
     view(spark.read.parquet(stored), "bronze_flights")
 
-    log = [row | {"written_at": time(row["written_at"])} for row in given["log"]]
+    log = [row | {name: time(row[name]) for name in ("written_at", "not_before")} for row in given["log"]]
     logs = spark.createDataFrame(pa.Table.from_pylist(log, schema=state_replay.LOG))
     schema = from_arrow_schema(state_replay.FOLDED)
     view(logs.groupBy(*state_replay.KEY).applyInArrow(state_replay.folded, schema), "state_folded")

@@ -14,9 +14,12 @@ from sharebroker_server.pipeline.state_replay import FOLDED, LOG, folded
 
 
 def table(rows: list[dict[str, Any]]) -> pa.Table:
-    times = [datetime.fromisoformat(row["written_at"]) if row["written_at"] else None for row in rows]
-    timed = [row | {"written_at": time} for row, time in zip(rows, times, strict=True)]
+    timed = [row | {name: time(row[name]) for name in ("written_at", "not_before")} for row in rows]
     return pa.Table.from_pylist(timed, schema=LOG)
+
+
+def time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 results = [folded(table(rows)) for rows in json.loads(Path(sys.argv[1]).read_text())]

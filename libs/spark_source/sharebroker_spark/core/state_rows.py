@@ -28,6 +28,7 @@ COLUMNS: Final = (
     ("delivery_state", "int"),
     ("delivery_count", "int"),
     ("written_at", "timestamp"),
+    ("not_before", "timestamp"),
 )
 """Column names with their Spark types."""
 
@@ -56,7 +57,7 @@ class StoredRecord(Protocol):
 
     @property
     def state_batches(self) -> Any:
-        """State batches with first_offset, last_offset, delivery_state and delivery_count."""
+        """State batches with first_offset, last_offset, delivery_state, delivery_count and note."""
 
 
 Row = tuple[Any, ...]
@@ -98,9 +99,9 @@ def _rows(share_partition: StateRowKey, record: StoredRecord, kind: str) -> Iter
     written = (record.write_timestamp_ms * 1000 or None,)
     for batch in record.state_batches:
         run = (batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-        yield (*head, *run, *written)
+        yield (*head, *run, *written, batch.note.not_before_ms * 1000 or None)
     if not record.state_batches:
-        yield (*head, None, None, None, None, *written)
+        yield (*head, None, None, None, None, *written, None)
 
 
 def _changed(value: int, *, whole: bool, has_state: bool) -> int | None:

@@ -5,12 +5,13 @@ Theory of operation
 
 The pipeline replays a log independently of the share coordinator and verifies that both yield the same state,
 so this module uses no code of the coordinator. The share coordinator applies record by record, in place. Here
-all statuses of an offset are collected, and the highest counts: more deliveries, then the higher state.
+all statuses of an offset are collected, and the highest counts: more deliveries, then the higher state, then
+the newest.
 
 * `current_entries` are the latest checkpoint and its deltas; nothing else in the log has an effect.
 * `cover` resolves overlapping ranges of offsets: each offset has the value of the first range that contains
-  it. With the ranges sorted by status, highest first, that is the rule above; sorted by time, it yields the
-  earliest end of each offset.
+  it. With the ranges sorted by status, highest and newest first, that is the rule above; sorted by time, it
+  yields the earliest end of each offset.
 * `check` compares the replayed state with the coordinator's, field by field and stretch by stretch.
 * `outcomes_of` includes offsets below the start offset, which the replayed state omits.
 """
@@ -112,11 +113,13 @@ def _append(covered: list[OffsetRange[Any]], piece: OffsetRange[Any]) -> None:
 class OffsetStatus(NamedTuple):
     """The delivery count and state of offsets: 0 available, 2 acknowledged, 3 archiving, 4 archived.
 
-    The greater of two counts.
+    The greater of two counts; of two that differ only in `not_before_ms`, the newer one. An available offset
+    is not delivered before `not_before_ms` since the Unix epoch; 0: at once.
     """
 
     deliveries: int
     state: int
+    not_before_ms: int = 0
 
 
 Run = OffsetRange[OffsetStatus]
@@ -176,9 +179,9 @@ def replay(log: Iterable[StateLogEntry]) -> ShareStateView | None:
 
 
 def combine_statuses(runs: Iterable[Run], start: int) -> list[Run]:
-    """Returns the highest status of each offset from `start` on."""
+    """Returns the highest status of each offset from `start` on; `runs` are in the order of the log."""
     clipped = [run._replace(first=max(run.first, start)) for run in runs if run.last >= start]
-    return cover(sorted(clipped, key=lambda run: run.value, reverse=True))
+    return cover(sorted(clipped, key=lambda run: run.value[:2])[::-1])
 
 
 def _last(values: Sequence[int | None], default: int) -> int:
@@ -252,14 +255,16 @@ def _describe(status: OffsetStatus | None) -> str:
     if status is None:
         return "no state"
     times = "once" if status.deliveries == 1 else f"{status.deliveries} times"
-    return f"{_NAMES.get(status.state, str(status.state))}, delivered {times}"
+    wait = f", not before {status.not_before_ms} ms" if status.not_before_ms else ""
+    return f"{_NAMES.get(status.state, str(status.state))}, delivered {times}{wait}"
 
 
 class OffsetsWithOutcome(NamedTuple):
     """Offsets with one outcome: available, accepted, archived, or passed (finished in an unknown way).
 
     `deliveries` is None if the log does not contain it. `finished_at_ms` (since the Unix epoch) is None if
-    the offsets are not finished, or finished before the latest checkpoint.
+    the offsets are not finished, or finished before the latest checkpoint. Available offsets are not
+    delivered before `not_before_ms`; None: at once.
     """
 
     first: int
@@ -267,6 +272,7 @@ class OffsetsWithOutcome(NamedTuple):
     outcome: str
     deliveries: int | None
     finished_at_ms: int | None
+    not_before_ms: int | None = None
 
 
 class _Finish(NamedTuple):
@@ -285,10 +291,14 @@ def outcomes_of(entries: Iterable[StateLogEntry]) -> list[OffsetsWithOutcome]:
     return [OffsetsWithOutcome(first, last, *outcome) for first, last, outcome in cover(outcomes)]
 
 
-def _outcome(status: OffsetStatus | None, end: _Finish | None) -> tuple[str, int | None, int | None]:
+def _outcome(
+    status: OffsetStatus | None, end: _Finish | None
+) -> tuple[str, int | None, int | None, int | None]:
     counted = status is not None and (end is None or end.outcome != _PASSED)
     deliveries = status.deliveries if status is not None and counted else None
-    return (end.outcome, deliveries, end.at_ms) if end is not None else ("available", deliveries, None)
+    if end is not None:
+        return end.outcome, deliveries, end.at_ms, None
+    return "available", deliveries, None, (status.not_before_ms or None) if status is not None else None
 
 
 def _finishes(log: list[StateLogEntry]) -> Iterator[OffsetRange[_Finish]]:

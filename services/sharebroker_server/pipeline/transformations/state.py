@@ -51,8 +51,14 @@ def state_differences() -> DataFrame:
 
 @dp.materialized_view(comment="Outcome, deliveries and end of each offset in the log.")
 def state_history() -> DataFrame:
-    """Includes offsets below the start offset."""
-    return spark.sql(f"SELECT {_KEY}, inline(history) FROM state_folded")
+    """Includes offsets below the start offset. Available ones whose delay has not ended are waiting."""
+    return spark.sql(f"""
+        WITH outcomes AS (SELECT {_KEY}, inline(history) FROM state_folded)
+        SELECT {_KEY}, first_offset, last_offset,
+               IF(fate = 'available' AND not_before > current_timestamp(), 'waiting', fate) AS fate,
+               delivery_count, finished_at, not_before
+        FROM outcomes
+    """)
 
 
 @dp.materialized_view(comment="Records that are archived or have reached their group's delivery limit.")
@@ -109,7 +115,7 @@ def gold_queue_health() -> DataFrame:
           SELECT `group`, topic,
                  sum(IF(fate = 'accepted', records, 0)) AS accepted,
                  sum(IF(fate = 'archived', records, 0)) AS archived,
-                 sum(IF(fate = 'available' AND delivery_count > 0, records, 0)) AS to_try_again,
+                 sum(IF(fate IN ('available', 'waiting') AND delivery_count > 0, records, 0)) AS to_try_again,
                  sum(IF(delivery_count > 0, records, 0)) AS counted, sum(deliveries) AS deliveries
           FROM ranges GROUP BY `group`, topic
         ) r ON v.`group` = r.`group` AND v.topic = r.topic

@@ -41,6 +41,7 @@ def test_history_has_the_outcome_of_each_offset(definitions: Definitions) -> Non
         (4, 4, "archived", 3, "2026-01-01 08:00:20"),
         (5, 6, "available", 3, None),
         (7, 7, "available", 1, None),
+        (8, 8, "waiting", 3, None),
     ]
 
 
@@ -62,7 +63,7 @@ def test_seconds_run_from_publishing_to_acceptance(definitions: Definitions) -> 
 def test_health_counts_records_and_deliveries(definitions: Definitions) -> None:
     (row,) = definitions.tables["gold_queue_health"]
     assert (row["share_partitions"], row["log_records"], row["differences"]) == (1, 5, 1)
-    assert (row["accepted"], row["archived"], row["to_try_again"], row["passed"]) == (4, 1, 3, 0)
-    deliveries, records = 2 * 1 + 2 * 2 + 3 + 2 * 3 + 1, 8
+    assert (row["accepted"], row["archived"], row["to_try_again"], row["passed"]) == (4, 1, 4, 0)
+    deliveries, records = 2 * 1 + 2 * 2 + 3 + 2 * 3 + 1 + 3, 9
     assert row["deliveries_per_record"] == pytest.approx(deliveries / records, abs=1e-4)
     assert row["redelivery_rate"] == pytest.approx(1 - records / deliveries, abs=1e-4)
