@@ -8,7 +8,9 @@ from time import monotonic
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from tests.support.client import ACCEPT, RELEASE, TIMEOUT, Client, connected, decision, unique
 
 LONG = "60000"
@@ -46,6 +48,25 @@ async def test_delayed_release_is_redelivered_after_the_delay(client: Client) ->
     assert (again.text, again.delivery_count) == ("later", 2)
     assert await _acknowledge(client, group_id, "m1", decision(second)) is ErrorCode.INVALID_RECORD_STATE
     assert await _acknowledge(client, group_id, "m2", decision(again)) is ErrorCode.NONE
+
+
+async def test_records_that_do_not_fit_decoded_keep_their_delivery_count(client: Client) -> None:
+    topic, topic_id = await client.create()
+    group_id = await client.group()
+    builder = BatchBuilder(CODECS["zstd"], 16 << 20)
+    for _ in range(10):
+        builder.append(0, None, bytes(1 << 20))
+    sent = produce.ProduceRequest.PartitionData(index=0, records=builder.build())
+    data = produce.ProduceRequest.TopicData(name=topic, partition_data=[sent])
+    await client.produce.Produce(produce.ProduceRequest(topic_data=[data]), timeout=TIMEOUT)
+    responses = []
+    while sum(responses) < 10:
+        acquired = await client.acquire(group_id, topic, 10, member="m1")  # a response of 4 MiB at most
+        assert {record.delivery_count for record in acquired.records} == {1}
+        assert not any(await client.acknowledge(group_id, "m1", acquired.records))
+        responses.append(len(acquired.records))
+    assert max(responses) == 3
+    assert await client.finished(group_id, topic_id) == set(range(10))
 
 
 async def test_lock_token_is_invalid_once_its_record_is_finished(client: Client) -> None:

@@ -28,7 +28,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.gateway.clients import moved
-from sharebroker_server.gateway.consume.record_decoding import OWN_ID, decoded
+from sharebroker_server.gateway.consume.record_decoding import OWN_ID, portions
 from sharebroker_server.gateway.context import CLOSE_TIMEOUT, Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
 from sharebroker_server.gateway.core.share_sessions import SessionKey
@@ -246,7 +246,7 @@ class LeaderFanIn:
             if not any(output):
                 return
         if self._subscribe.decode:
-            await self.queue.put(self._decoded(stream, output))
+            await self._put_decoded(stream, output)
         else:
             await self._put(output)
 
@@ -255,20 +255,26 @@ class LeaderFanIn:
         fill_delivered(message, output)
         await self.queue.put(message)
 
-    def _decoded(self, stream: LeaderStream, output: DeliverOutput) -> pb.ConsumeResponse:
+    async def _put_decoded(self, stream: LeaderStream, output: DeliverOutput) -> None:
+        """Decodes as much as fits into one message, and more once the client has read earlier messages."""
         message = pb.ConsumeResponse()
         fill_results(
             message, output._replace(results=[result for result in output.results if result.id != OWN_ID])
         )
-        for sent in output.deliveries:
-            source = AcquireResult(
-                sent.topic_id, sent.partition, records=sent.records, acquired=sent.acquired
+        sources = [
+            (
+                AcquireResult(sent.topic_id, sent.partition, records=sent.records, acquired=sent.acquired),
+                sent.topic,
             )
-            records, unreadable = decoded(source, sent.topic, as_text=self._subscribe.as_text)
-            message.records.extend(records)
-            if unreadable:
-                self._tasks.spawn(self._acknowledge_unreadable(stream, unreadable))
-        return message
+            for sent in output.deliveries
+        ]
+        async with aclosing(portions(sources, as_text=self._subscribe.as_text)) as decoded:
+            async for portion in decoded:
+                message.records.extend(portion.records)
+                if portion.unreadable:
+                    self._tasks.spawn(self._acknowledge_unreadable(stream, portion.unreadable))
+                await self.queue.put(message)
+                message = pb.ConsumeResponse()
 
     async def _acknowledge_unreadable(
         self, stream: LeaderStream, unreadable: list[delivery.Acknowledgement]

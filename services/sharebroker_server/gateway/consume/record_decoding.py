@@ -1,9 +1,16 @@
-"""Decodes record batches to single records, for clients that do not decode them."""
+"""Decodes record batches to single records, for clients that do not decode them.
+
+A compressed batch of a few KiB can decode to 16 MiB, so the bytes of a message are counted decoded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, cast
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from itertools import takewhile
+from typing import Final, NamedTuple, cast
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
@@ -12,26 +19,129 @@ from sharebroker_protocol.records import record as records
 from sharebroker_protocol.records.batches import Unreadable, decode
 from sharebroker_protocol.records.record import AcknowledgementSink, Record
 from sharebroker_server.leader_calls.values import AckPart, AcquireResult
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
+
+PORTION_BYTES: Final = (4 << 20) - (64 << 10)
+"""Bytes of the decoded records of one message: gRPC clients accept messages of 4 MiB."""
+
+_FIELD_BYTES: Final = 6
+"""Bytes of the tag and the length of a record in its message, at most."""
+
+_RECORDS_AT_ONCE: Final = 5_000
+"""Records of batches that are searched in one turn of the event loop, and one batch beyond."""
 
 OWN_ID: Final = 2**64 - 1
 """Id of acknowledgements that the gateway sends for offsets without a readable record."""
 
 _GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
+_RELEASE: Final = delivery.ACKNOWLEDGE_TYPE_RELEASE
+_LAST_OFFSET: Final = 2**63 - 1
 
 # A record that leaves as a message is not acknowledged through its object.
 _NO_SINK: Final = cast("AcknowledgementSink", None)
 
 
-def decoded(
-    source: AcquireResult, topic: str, *, as_text: bool
-) -> tuple[list[pb.ShareRecord], list[delivery.Acknowledgement]]:
-    """The records, and acknowledgements of the acquired offsets without a readable record."""
-    runs = [_acquired(source, topic, run) for run in source.acquired]
-    found = decode(source.records, runs)
-    return (
-        [_share_record(record, as_text=as_text) for record in found.records],
-        [_unreadable(gap) for gap in found.unreadable],
-    )
+class Portion(NamedTuple):
+    """Decoded records of one message.
+
+    `unreadable` acknowledges acquired offsets without a readable record. `rest` is where the next portion
+    begins: the index of its source and the offset; None after the last portion.
+    """
+
+    records: list[pb.ShareRecord]
+    unreadable: list[delivery.Acknowledgement]
+    rest: tuple[int, int] | None = None
+
+
+Source = tuple[AcquireResult, str]
+"""What was acquired from a partition, and the name of its topic."""
+
+
+async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerator[Portion, None]:
+    """Decodes batch by batch; yields portions of PORTION_BYTES, or of one larger record.
+
+    Compressed batches may be far larger once decoded, so only one batch is decoded at a time.
+    """
+    portion, size, work = Portion([], []), 0, 0
+    for index, (source, topic) in enumerate(sources):
+        for batch in _batches(source):
+            found = decode(batch.data, [_acquired(source, topic, run) for run in batch.acquired])
+            gaps = [_unreadable(gap) for gap in found.unreadable]
+            for record in found.records:
+                message = _share_record(record, as_text=as_text)
+                length = message.ByteSize() + _FIELD_BYTES
+                if portion.records and size + length > PORTION_BYTES:
+                    before = [gap for gap in gaps if gap.first_offset < record.offset]
+                    portion.unreadable.extend(before)
+                    gaps = gaps[len(before) :]
+                    yield portion._replace(rest=(index, record.offset))
+                    portion, size = Portion([], []), 0
+                portion.records.append(message)
+                size += length
+            portion.unreadable.extend(gaps)
+            work += batch.records
+            if work >= _RECORDS_AT_ONCE:
+                work = 0
+                await asyncio.sleep(0)
+    yield portion
+
+
+async def first_portion(sources: Sequence[Source], *, as_text: bool) -> Portion:
+    """The first portion; nothing behind it is decoded."""
+    async with aclosing(portions(sources, as_text=as_text)) as decoded:
+        return await anext(decoded)
+
+
+def rest_parts(sources: Sequence[Source], rest: tuple[int, int] | None) -> list[AckPart]:
+    """Releases of what was acquired from `rest` on, without delay; they do not count as deliveries."""
+    if rest is None:
+        return []
+    index, offset = rest
+    parts = []
+    for position, (source, _) in enumerate(sources[index:]):
+        runs = _clipped(source.acquired, offset if position == 0 else 0, _LAST_OFFSET)
+        released = [AckBatch(run.first, run.last, (_RELEASE,), run.token) for run in runs]
+        parts.append(AckPart(source.topic_id, source.partition, released, delay=0.0, blameless=True))
+    return parts
+
+
+class _Batch(NamedTuple):
+    """One batch, the acquired ranges up to its end, and the number of records it must be searched for."""
+
+    data: bytes
+    acquired: list[AcquiredRange]
+    records: int
+
+
+def _batches(source: AcquireResult) -> Iterator[_Batch]:
+    """The batches with acquired offsets; the last one includes all offsets and bytes that are left."""
+    data, position, first = source.records, 0, 0
+    runs = deque(source.acquired)
+    while runs:
+        end, last, records = len(data), _LAST_OFFSET, 0
+        if len(data) - position >= HEADER_SIZE:
+            header = header_of(data, position)
+            records = header.record_count
+            if HEADER_SIZE <= header.size < len(data) - position:
+                end, last = position + header.size, header.last_offset
+                following = header_of(data, end).base_offset if len(data) - end >= HEADER_SIZE else 0
+                if header.base_offset < following:  # an invalid header must not cover further batches
+                    last = min(last, following - 1)
+        acquired = _clipped(runs, first, last)
+        if acquired:
+            yield _Batch(data[position:end], acquired, records)
+        while runs and runs[0].last <= last:
+            runs.popleft()
+        position, first = end, max(first, last + 1)
+
+
+def _clipped(runs: Iterable[AcquiredRange], first: int, last: int) -> list[AcquiredRange]:
+    """The parts of the ascending ranges within first..last."""
+    return [
+        run._replace(first=max(run.first, first), last=min(run.last, last))
+        for run in takewhile(lambda run: run.first <= last, runs)
+        if run.last >= first
+    ]
 
 
 def ack_parts(unreadable: Iterable[delivery.Acknowledgement]) -> list[AckPart]:

@@ -12,7 +12,7 @@ from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.authorization import TOPIC, Access
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
-from sharebroker_server.gateway.consume.record_decoding import ack_parts, decoded
+from sharebroker_server.gateway.consume.record_decoding import ack_parts, first_portion, rest_parts
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
@@ -63,18 +63,16 @@ class UnaryConsumer:
         limits = AcquireLimits(request.max_records or 1, request.max_wait_ms / 1000, lock=lock)
         work = self._topics.acquire(key, [(topic, ()) for topic in topics], limits, deadline)
         acquired = await access.run(check, work)
-        response = pb.AcquireResponse(member_id=key.member_id)
         names = {topic.topic_id: topic.name for topic in topics}
-        for result in acquired.values():
-            records, unreadable = decoded(result, names[result.topic_id], as_text=request.as_text)
-            response.records.extend(records)
-            if unreadable:
-                self._gateway.background(
-                    self._acknowledge(key, ack_parts(unreadable)),
-                    "acknowledgement of unreadable offsets failed",
-                )
+        sources = [(result, names[result.topic_id]) for result in acquired.values()]
+        portion = await first_portion(sources, as_text=request.as_text)
+        undelivered = [*ack_parts(portion.unreadable), *rest_parts(sources, portion.rest)]
+        if undelivered:
+            self._gateway.background(
+                self._acknowledge(key, undelivered), "acknowledgement of undelivered offsets failed"
+            )
         access.charge_fetched(sum(len(result.records) for result in acquired.values()))
-        return response
+        return pb.AcquireResponse(member_id=key.member_id, records=portion.records)
 
     async def acknowledge(
         self, request: pb.AcknowledgeRequest, access: Access, deadline: Deadline

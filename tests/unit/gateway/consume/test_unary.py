@@ -49,6 +49,28 @@ async def test_a_response_has_a_limited_number_of_bytes(harness: Harness) -> Non
     assert sent.max_bytes == MAX_ACQUIRE_BYTES
 
 
+async def test_records_that_do_not_fit_decoded_are_returned(harness: Harness) -> None:
+    def answer(request: Any) -> Any:
+        response = Leader.all_is_well(request)
+        if isinstance(request, leader.AcquireRecordsRequest):
+            builder = BatchBuilder(CODECS["gzip"], 16 << 20)
+            for _ in range(10):
+                builder.append(0, None, bytes(1 << 20))
+            for part in response.partitions:
+                part.record_batches = builder.build()
+                part.acquired.add(first_offset=0, last_offset=9, delivery_count=1, lock_token=7)
+        return response
+
+    harness.leader.answer = answer
+    got = await harness.share.Acquire(request(max_records=1000))  # within the 4 MiB of a client
+    assert [record.offset for record in got.records] == [0, 1, 2]
+    await eventually(lambda: harness.leader.of(leader.AcknowledgeRecordsRequest))
+    part, *_ = harness.leader.of(leader.AcknowledgeRecordsRequest)[0].partitions
+    (batch,) = part.batches
+    assert (batch.first_offset, batch.last_offset, list(batch.acknowledge_types)) == (3, 9, [RELEASE])
+    assert (part.blameless, part.HasField("delay_ms"), part.delay_ms) == (True, True, 0)
+
+
 async def test_each_acknowledgement_has_its_own_result(harness: Harness) -> None:
     decisions = [
         pb.AcknowledgeRequest.Decision(topic="flights", offset=offset, lock_token=7, type=ACCEPT)
