@@ -10,9 +10,13 @@ from typing import Any, Final
 
 import grpc
 
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
-from tests.hostile.attacks import Attack, Send
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder
+from tests.hostile import payloads
+from tests.hostile.attacks import Attack, Send, exchange, topic_of
 from tests.hostile.http2 import compressed_calls, unfinished_calls
+from tests.support.client import connected
 from tests.testkit.brokers import Cluster
 
 MIB: Final = 1 << 20
@@ -82,6 +86,45 @@ def heartbeat(size: int) -> bytes:
     return request.SerializeToString()
 
 
+_DECODED_PARTITIONS: Final = range(100)
+
+
+def decoded_records(name: str, clients: int, *, stream: bool) -> Attack:
+    """Returns an attack of members that receive 1.5 GiB of records, 100 KiB compressed, decoded.
+
+    Half of the streams do not read.
+    """
+
+    async def prepare(cluster: Cluster) -> Send:
+        topic = await topic_of(cluster, len(_DECODED_PARTITIONS))
+        batch = BatchBuilder(CODECS["zstd"], 16 * MIB)
+        for _ in range(15):
+            batch.append(0, None, bytes(MIB))
+        await exchange(cluster.kafka, [payloads.produce(topic, _DECODED_PARTITIONS, batch.build())])
+        async with connected(cluster.address) as client:
+            group_id = await client.group()
+
+        async def acquire(reads: bool) -> None:
+            async with connected(cluster.address) as client:
+                if stream:
+                    subscribe = share.ConsumeRequest.Subscribe(group_id=group_id, topics=[topic], decode=True)
+                    call = client.share.Consume()
+                    await call.write(share.ConsumeRequest(subscribe=subscribe, credit=100_000))
+                    while True:
+                        await (call.read() if reads else asyncio.sleep(_PAUSE))
+                while True:
+                    await client.acquire(group_id, topic, 1000, wait=0.0)
+
+        async def send(seconds: float) -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await asyncio.gather(*(acquire(bool(n % 2)) for n in range(clients)))
+
+        return send
+
+    return Attack(name, prepare)
+
+
 _TWO = b"\x12\0"  # an empty element of field 2
 _THREE = b"\x1a\0"  # an empty element of field 3
 
@@ -104,3 +147,5 @@ def grpc_attacks() -> Iterator[Attack]:
     lists = [_SHARE + "Acknowledge", _ADMIN + "Metadata", _ADMIN + "ListOffsets", _ADMIN + "DeleteRecords"]
     yield repeated("20 messages of 2,000,000 elements", lists, (_TWO + _THREE) * 1_000_000, 20)
     yield repeated("20 messages of 40,000 elements", lists, (_TWO + _THREE) * 20_000, 20)
+    yield decoded_records("4 members that acquire 1.5 GiB, decoded", 4, stream=False)
+    yield decoded_records("4 streams of 1.5 GiB, decoded", 4, stream=True)
