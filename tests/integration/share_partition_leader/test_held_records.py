@@ -59,7 +59,7 @@ async def test_records_that_do_not_fit_decoded_keep_their_delivery_count(client:
     sent = produce.ProduceRequest.PartitionData(index=0, records=builder.build())
     data = produce.ProduceRequest.TopicData(name=topic, partition_data=[sent])
     await client.produce.Produce(produce.ProduceRequest(topic_data=[data]), timeout=TIMEOUT)
-    responses = []
+    responses: list[int] = []
     while sum(responses) < 10:
         acquired = await client.acquire(group_id, topic, 10, member="m1")  # a response of 4 MiB at most
         assert {record.delivery_count for record in acquired.records} == {1}
