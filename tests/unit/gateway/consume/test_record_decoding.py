@@ -111,7 +111,7 @@ async def test_a_larger_record_is_delivered_alone() -> None:
     assert [portion.rest for portion in found] == [(0, 1), (1, 0), None]
 
 
-async def test_offsets_behind_the_last_record_are_acknowledged_or_returned_but_not_both() -> None:
+async def test_offsets_without_records_are_acknowledged_or_returned() -> None:
     sources = [source(0, large_batch(2, 3 * MIB), 4)]
     portion = await first_portion(sources, as_text=False)
     assert (portion.rest, portion.unreadable) == ((0, 1), [])
