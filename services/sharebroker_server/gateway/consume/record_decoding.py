@@ -41,7 +41,7 @@ _LAST_OFFSET: Final = 2**63 - 1
 _NO_SINK: Final = cast("AcknowledgementSink", None)
 
 
-class Portion(NamedTuple):
+class DecodedPortion(NamedTuple):
     """Decoded records of one message.
 
     `unreadable` acknowledges acquired offsets without a readable record. `rest` is where the next portion
@@ -57,12 +57,12 @@ Source = tuple[AcquireResult, str]
 """What was acquired from a partition, and the name of its topic."""
 
 
-async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerator[Portion, None]:
+async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerator[DecodedPortion, None]:
     """Decodes batch by batch; yields portions of PORTION_BYTES, or of one larger record.
 
     Compressed batches may be far larger once decoded, so only one batch is decoded at a time.
     """
-    portion, size, work = Portion([], []), 0, 0
+    portion, size, work = DecodedPortion([], []), 0, 0
     for index, (source, topic) in enumerate(sources):
         for batch in _batches(source):
             found = decode(batch.data, [_acquired(source, topic, run) for run in batch.acquired])
@@ -75,7 +75,7 @@ async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerato
                     portion.unreadable.extend(before)
                     gaps = gaps[len(before) :]
                     yield portion._replace(rest=(index, record.offset))
-                    portion, size = Portion([], []), 0
+                    portion, size = DecodedPortion([], []), 0
                 portion.records.append(message)
                 size += length
             portion.unreadable.extend(gaps)
@@ -86,7 +86,7 @@ async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerato
     yield portion
 
 
-async def first_portion(sources: Sequence[Source], *, as_text: bool) -> Portion:
+async def first_portion(sources: Sequence[Source], *, as_text: bool) -> DecodedPortion:
     """The first portion; nothing behind it is decoded."""
     async with aclosing(portions(sources, as_text=as_text)) as decoded:
         return await anext(decoded)

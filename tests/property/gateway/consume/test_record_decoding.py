@@ -14,7 +14,7 @@ from sharebroker_protocol.model import AcquiredRange
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder, decode
 from sharebroker_protocol.records.record import AcquiredRecords
 from sharebroker_server.gateway.consume import record_decoding
-from sharebroker_server.gateway.consume.record_decoding import Portion, Source, portions, rest_parts
+from sharebroker_server.gateway.consume.record_decoding import DecodedPortion, Source, portions, rest_parts
 from sharebroker_server.leader_calls.values import AcquireResult
 
 LIMIT = 400
@@ -53,7 +53,7 @@ def _model(source: Source) -> tuple[list[int], dict[int, int]]:
     return [record.offset for record in found.records], types
 
 
-async def _portions(of: Sequence[Source]) -> list[Portion]:
+async def _portions(of: Sequence[Source]) -> list[DecodedPortion]:
     return [portion async for portion in portions(of, as_text=False)]
 
 
