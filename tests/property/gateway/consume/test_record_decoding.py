@@ -58,7 +58,7 @@ async def _portions(of: Sequence[Source]) -> list[DecodedPortion]:
 
 
 @given(st.lists(sources(), max_size=3))
-def test_portions_equal_what_is_decoded_at_once(given_sources: list[Source]) -> None:
+def test_portions_equal_one_decoding_of_all_batches(given_sources: list[Source]) -> None:
     with patch.object(record_decoding, "PORTION_BYTES", LIMIT):
         found = asyncio.run(_portions(given_sources))
     records = [record.offset for portion in found for record in portion.records]
