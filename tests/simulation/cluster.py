@@ -31,6 +31,7 @@ from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
 from tests.simulation.sabotage import Saboteur
+from tests.simulation.scheduled import SchedulingProducer
 from tests.simulation.sessions import SessionConsumer
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import Counted, Ended, Healed, Recovered
@@ -158,7 +159,7 @@ class Cluster:
 
     async def _phases(self) -> None:
         topic_id = await self._begin()
-        await self._inject_faults()
+        await self._inject_faults(topic_id)
         await self._recover(topic_id)
         if self._plan.scale.farewell:
             await self._shut_down()
@@ -194,7 +195,8 @@ class Cluster:
         return topic_id
 
     def _topic_configs(self) -> dict[str, str]:
-        return {"message.dedup.window.ms": str(WINDOW_MS)} if self._plan.repeating else {}
+        window = {"message.dedup.window.ms": str(WINDOW_MS)} if self._plan.repeating else {}
+        return window | ({"delivery.delay.enable": "true"} if self._plan.scheduled else {})
 
     def _are_known(self, catalog: TopicCatalog) -> bool:
         """Returns whether a process has loaded the groups' start offsets: later would be after a second of
@@ -203,7 +205,7 @@ class Cluster:
         groups = (ConfigResource(ResourceType.GROUP, group) for group in self._plan.scale.groups)
         return all(catalog.configs(group) for group in groups)
 
-    async def _inject_faults(self) -> None:
+    async def _inject_faults(self, topic_id: str) -> None:
         plan, until = self._plan, self._loop.now + self._plan.scale.fault_seconds
         self.around.faults.rates = plan.rates
         self._producers += [Producer(self._client(), name, TOPIC, plan.scale.pace) for name in plan.producers]
@@ -221,7 +223,12 @@ class Cluster:
             for name in plan.repeating
         ]
         aged = [AgedProducer(self._client(), name, TOPIC, plan.scale.pace).run(until) for name in plan.aged]
-        works = (self._grow(), self._administer(), *pipelining, *repeating, *aged)
+        topics = TOPIC, topic_id
+        scheduled = [
+            SchedulingProducer(self._client(), name, topics, plan.scale.pace).run(until)
+            for name in plan.scheduled
+        ]
+        works = (self._grow(), self._administer(), *pipelining, *repeating, *aged, *scheduled)
         working = [asyncio.create_task(work) for work in works]
         await Saboteur(self.around, self._processes).run(plan.faults.values())
         await asyncio.gather(*producing)

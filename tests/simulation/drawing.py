@@ -41,6 +41,9 @@ AGED: Final = 1 / 8
 JOBS: Final = 1 / 8
 """The share of small systems without an administrator that have a member with durable locks."""
 
+SCHEDULED: Final = 1 / 8
+"""The share of small systems that have a producer of scheduled records."""
+
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
 
@@ -166,6 +169,8 @@ def drawn(seed: int) -> Plan:
     # An administrator's change ends locks.
     if plan.change is None and Random(f"jobs {seed}").random() < JOBS:
         plan = replace(plan, jobs=("j0",))
+    if Random(f"scheduled {seed}").random() < SCHEDULED:
+        plan = replace(plan, scheduled=("s0",))
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or Random(f"aged {seed}").random() >= AGED:
         return plan

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,7 +24,9 @@ from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.record_log import lifecycle
 from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
+from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
@@ -295,6 +297,17 @@ async def no_ids(*args: object) -> None:
     """Leaves the table of message ids empty."""
 
 
+_load_snapshots = load_snapshots
+
+
+def without_schedules(snapshots: Mapping[str, bytes]) -> Transactions:
+    return _load_snapshots({name: each for name, each in snapshots.items() if name[0] != "s"})
+
+
+def no_recall(self: Schedules, offsets: Iterable[int]) -> None:
+    pass
+
+
 def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float, _: object) -> tuple[Any, ...]:
     return [(batch.base_offset, batch.last_offset) for batch in batches], [], batches
 
@@ -426,6 +439,16 @@ MUTANTS: Final = (
         "expired records are delivered",
         lambda: [_on(share_group_partition, "split_expired", nothing_expires)],
         (Invariant.NOT_EXPIRED,),
+    ),
+    Mutant(
+        "schedules are not loaded",
+        lambda: [_on(lifecycle, "load_snapshots", without_schedules)],
+        (Invariant.NOT_EARLY,),
+    ),
+    Mutant(
+        "recalls are forgotten",
+        lambda: [_on(Schedules, "recall", no_recall)],
+        (Invariant.NOT_RECALLED,),
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),

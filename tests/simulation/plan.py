@@ -110,8 +110,9 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
-    that repeats records with message ids, a0 one of expired records, j0 a member with durable locks, grow,
-    split, change, searching, lost, twice, slow, command. Without `split` every process has every role.
+    that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, j0 a member
+    with durable locks, grow, split, change, searching, lost, twice, slow, command. Without `split` every
+    process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -136,6 +137,7 @@ class Plan:
     repeating: tuple[str, ...] = ()
     aged: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
+    scheduled: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[str]:
@@ -156,6 +158,7 @@ class Plan:
             *self.repeating,
             *self.aged,
             *self.jobs,
+            *self.scheduled,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -172,6 +175,7 @@ class Plan:
             repeating=tuple(name for name in self.repeating if name not in parts),
             aged=tuple(name for name in self.aged if name not in parts),
             jobs=tuple(name for name in self.jobs if name not in parts),
+            scheduled=tuple(name for name in self.scheduled if name not in parts),
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,

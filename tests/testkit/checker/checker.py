@@ -25,6 +25,8 @@ class Checker:
         self._values: dict[tuple[str, int], dict[int, str]] = {}
         self._published: dict[tuple[str, int], dict[int, float]] = {}
         self._expired: dict[tuple[str, int], set[int]] = {}
+        self._may_be_recalled: dict[tuple[str, int], set[int]] = {}
+        self._recalled: dict[tuple[str, int], set[int]] = {}
         self._written: set[tuple[str, int, str]] = set()
         self._requests: dict[int, tuple[e.Requested, bool]] = {}
         self._logs: dict[str, tuple[int, int]] = {}
@@ -86,6 +88,13 @@ class Checker:
         offsets = self._expired.setdefault((event.topic, event.partition), set())
         offsets.update(range(event.first, event.last + 1))
 
+    def _on_recalled(self, event: e.Recalled) -> None:
+        log = event.topic, event.partition
+        # A recall without a response may have been applied: groups then finish the record without a request.
+        self._may_be_recalled.setdefault(log, set()).add(event.offset)
+        if event.confirmed:
+            self._recalled.setdefault(log, set()).add(event.offset)
+
     def _on_confirmed(self, event: e.Confirmed) -> None:
         record = (event.topic, event.partition, event.value)
         if record not in self._written:
@@ -95,7 +104,15 @@ class Checker:
         if event.offset in self._expired.get(event.share.log, ()):
             broken(Invariant.NOT_EXPIRED, f"{event.share} {event.offset} was delivered to {event.member}")
         self._check_value(event.share.log, event.offset, event.value)
+        if event.offset in self._recalled.get(event.share.log, ()):
+            broken(Invariant.NOT_RECALLED, f"{event.share} {event.offset} was delivered to {event.member}")
         published_at = self._published.get(event.share.log, {}).get(event.offset, event.at)
+        if event.value.startswith(e.DUE):
+            due = float(event.value.split()[1])
+            if event.at < due - self._limits.skew:
+                early = f"{event.share} {event.offset} was delivered {due - event.at:.3f} s early"
+                broken(Invariant.NOT_EARLY, early)
+            published_at = max(published_at, due)
         self._share(event.share).delivered(event, published_at)
 
     def _on_requested(self, event: e.Requested) -> None:
@@ -138,9 +155,8 @@ class Checker:
 
     def _on_stored(self, event: e.Stored) -> None:
         log = event.share.log
-        self._share(event.share).state_written(
-            event, self._published.get(log, {}), self._expired.get(log, frozenset())
-        )
+        skipped = self._expired.get(log, set()) | self._may_be_recalled.get(log, set())
+        self._share(event.share).state_written(event, self._published.get(log, {}), skipped)
 
     def _on_forgotten(self, event: e.Forgotten) -> None:
         self._share(event.share).state_forgotten()
@@ -212,6 +228,7 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Written: Checker._on_written,
     e.Expired: Checker._on_expired,
     e.Held: Checker._on_held,
+    e.Recalled: Checker._on_recalled,
     e.Confirmed: Checker._on_confirmed,
     e.Delivered: Checker._on_delivered,
     e.Requested: Checker._on_requested,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sharebroker.verification.rules import Evidence
 from sharebroker_protocol.model import StateBatch
@@ -105,6 +105,20 @@ class Expired(Event):
     partition: int
     first: int
     last: int
+
+
+DUE: Final = "due "
+"""The start of the values of scheduled records; then comes the delivery time in seconds, and a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled(Event):
+    """A producer recalls a scheduled record, or received the confirmation of that."""
+
+    topic: str
+    partition: int
+    offset: int
+    confirmed: bool
 
 
 @dataclass(frozen=True, slots=True)

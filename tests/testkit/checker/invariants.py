@@ -28,6 +28,7 @@ class Invariant(Enum):
     ON_TIME = "a delayed record is delivered within 100 ms and a tick of its time"
     RUNS_ONCE = "a record with a durable lock is not redelivered before the lock ends"
     NOT_EXPIRED = "an expired record is not delivered"
+    NOT_RECALLED = "a recalled record is not delivered"
     IN_TIME = "an available record is delivered soon"
     DRAINS = "every group drains"
     CALLS_END = "every call ends by its deadline"

@@ -33,6 +33,7 @@ from tests.testkit.checker.events import (
     MemberLeft,
     Moved,
     Published,
+    Recalled,
     Recovered,
     Requested,
     Reset,
@@ -419,10 +420,32 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.RUNS_ONCE,
         [delivered(1), delivered(EPOCH, at=8.9, member="bob"), Held(9.0, SHARE, 0, 1, 19.0)],
     ),
+    "a scheduled record is delivered before its time": (
+        Invariant.NOT_EARLY,
+        [delivered(1, at=8.4, value="due 9.000 a")],
+    ),
+    "a recalled record is delivered": (
+        Invariant.NOT_RECALLED,
+        [Recalled(0.5, "orders", 0, 0, confirmed=True), delivered(1)],
+    ),
     "tasks remain": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
 }
 
 SOUND: dict[str, Sequence[Event]] = {
+    "a scheduled record is delivered soon after its time": [
+        Healed(0.0),
+        published(value="due 9.000 a"),
+        delivered(1, at=9.0, value="due 9.000 a"),
+    ],
+    "a record whose recall was not confirmed is delivered": [
+        Recalled(0.5, "orders", 0, 0, confirmed=False),
+        delivered(1),
+    ],
+    "a recalled record is finished without a delivery": [
+        whole(start=0),
+        Recalled(0.5, "orders", 0, 0, confirmed=False),
+        change(Run(0, 0, ARCHIVED, 0)),
+    ],
     "a record is redelivered after its durable lock": [
         delivered(1),
         Held(1.0, SHARE, 0, 1, 9.0),
