@@ -172,7 +172,8 @@ class DeliverOpen(NamedTuple):
     """Opens a delivery stream; `batch_size` 0 selects the leader's default.
 
     With `pause_on_lock_lost` a lost lock pauses the delivery until the member resumes it: a member that does
-    not process records would otherwise use up their deliveries.
+    not process records would otherwise use up their deliveries. With `durable_locks` the member holds the
+    records, and locks that it renews for at least a minute outlive the stream.
     """
 
     group_id: str
@@ -182,6 +183,7 @@ class DeliverOpen(NamedTuple):
     pause_on_lock_lost: bool = False
     principal: str = ""
     lock: float = 0.0
+    durable_locks: bool = False
 
 
 class DeliverInput(NamedTuple):

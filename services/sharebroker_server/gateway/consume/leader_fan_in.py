@@ -9,7 +9,8 @@ Credit. `CreditSplit` divides the client's credit over the leaders. A task moves
 REBALANCE_INTERVAL while there are several leaders.
 
 Failure. When a stream breaks, the consumer receives the lost locks and the results of acknowledgements that
-may or may not have been applied. Then routing finds the new leaders.
+may or may not have been applied. Then routing finds the new leaders. With `durable_locks` the consumer's
+stream ends instead, also when a partition moves: the client opens another one and keeps its durable locks.
 
 Back-pressure. A client that does not read fills the queue; then the leaders' messages are not read. A leader
 that does not read blocks `forward`; then the client is not read.
@@ -72,6 +73,7 @@ class LeaderFanIn:
             subscribe.pause_on_lock_lost,
             key.principal,
             subscribe.lock_ms / 1000,
+            subscribe.durable_locks,
         )
         self._tasks = tasks
         self._credit: CreditSplit[LeaderStream] = CreditSplit()
@@ -201,7 +203,9 @@ class LeaderFanIn:
                 await self._grant(self._credit.park(stream))
 
     async def _disconnected(self, stream: LeaderStream) -> None:
-        """Reports what a failed leader lost, and looks for the new leaders."""
+        """Reports what a failed leader lost, and looks for the new leaders; or ends with durable locks."""
+        if self._subscribe.durable_locks and stream.delivered:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "A leader of the stream failed.")
         del self._streams[stream.owner]
         self._paused.discard(stream)
         for partition in [part for part, route in self._routes.items() if route is stream]:
@@ -240,6 +244,7 @@ class LeaderFanIn:
         if output.lost and self._subscribe.pause_on_lock_lost:
             self._paused.add(stream)
         if output.deliveries:
+            stream.delivered = True
             self._credit.delivered(stream, _records(output.deliveries))
         if output.problems:
             output = self._without_moved(output)
@@ -293,6 +298,8 @@ class LeaderFanIn:
             else:
                 remaining.append(problem)
         if len(remaining) < len(output.problems):
+            if self._subscribe.durable_locks:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "A partition of the stream moved.")
             self._retry_routing()
         return output._replace(problems=remaining)
 
@@ -318,13 +325,13 @@ _LEADER_FAILED: Final = "The leader failed; it may or may not have applied this.
 class LeaderStream:
     """Adds to a `DeliverStream` the partitions that it serves now, and those that it ever served."""
 
-    __slots__ = ("_served", "finished", "owner", "partitions", "stream")
+    __slots__ = ("_served", "delivered", "finished", "owner", "partitions", "stream")
 
     def __init__(self, peer: LeaderPeer, opening: DeliverOpen) -> None:
         self.owner = peer.member.owner
         self.stream = peer.calls.deliver(opening)
         self.partitions: frozenset[TopicIdPartition] = frozenset()
-        self.finished = False
+        self.delivered = self.finished = False
         self._served: set[TopicIdPartition] = set()
 
     async def serve(self, partitions: frozenset[TopicIdPartition]) -> None:

@@ -60,6 +60,8 @@ def check_first(first: pb.ConsumeRequest) -> None:
     if subscribe.member_id or not subscribe.topics:
         check_member_id(subscribe.member_id, "subscribe.member_id")
     check_topic_names("subscribe.topics", subscribe.topics)
+    if subscribe.durable_locks and subscribe.topics:
+        raise invalid_field("subscribe.durable_locks", "Durable locks need the client's own membership.")
 
 
 class ConsumeSession:

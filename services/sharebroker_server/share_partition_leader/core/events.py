@@ -197,6 +197,7 @@ class UndoAcquire(NamedTuple):
 class MembersLeft(NamedTuple):
     """Members left or were fenced: release their records, or those that one share `session` acquired.
 
+    Durable locks do not end with a session.
     `undo`: the application never received the records, so that this does not count as a delivery. `undo`
     applies to everything a member holds; `session` is then ignored.
     """

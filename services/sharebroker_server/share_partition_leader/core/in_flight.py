@@ -125,12 +125,12 @@ class InFlight:
 
     # Locks
 
-    def held(self) -> list[LostLock]:
-        """Every lock, as it would be lost if the share-partition retired."""
+    def held(self, *, durable: bool = True) -> list[LostLock]:
+        """Every lock, or those that are not durable, as they would be lost if the share-partition retired."""
         return [
             LostLock(run.lock.member, run.lock.token, run.first, run.last, run.delivery_count, run.state)
             for run in self.runs
-            if run.lock is not None
+            if run.lock is not None and (durable or not run.lock.durable)
         ]
 
     def waiting_ranges(self) -> list[tuple[int, int]]:
@@ -149,9 +149,12 @@ class InFlight:
             held.append(item)
         return held
 
-    def holds(self, member: str) -> bool:
-        """Whether a member holds records; what it acknowledged counts until that is durable."""
-        return any(self.locked_by(member))
+    def holds(self, member: str, session: str = "") -> bool:
+        """Whether a member holds records, or those of a session.
+
+        What it acknowledged counts until that is durable.
+        """
+        return any(not session or lock.session == session for _, lock in self.locked_by(member))
 
     def locked_by(self, member: str) -> Iterator[tuple[Run, Lock]]:
         """The runs that a member holds, with and without a pending transition."""

@@ -22,7 +22,7 @@ DURABLE_LOCK: Final = 60.0
 def is_durable(member: str, length: float) -> bool:
     """Whether a lock of a requested length is stored; 0: no length was requested.
 
-    The lock of a stream is not, because it ends with the stream. The holders of streams begin with a number.
+    A lock that a stream holds is not, because it ends with the stream. Such holders begin with a number.
     """
     return length >= DURABLE_LOCK and not member[:1].isdigit()
 

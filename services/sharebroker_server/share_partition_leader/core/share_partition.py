@@ -52,7 +52,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquireMode, StateWrite
+from sharebroker_protocol.model import AckBatch, AcquireMode, RecordState, StateWrite
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     count_acknowledged,
@@ -250,7 +250,8 @@ class SharePartition:
             self._abandoned = False
             effects.acquired = acquired
             effects.deadline = self.next_deadline()
-            if is_durable(request.member, request.lock):
+            # A member that lost its session may never have received the records: it has to renew first.
+            if is_durable(request.member, request.lock) and not request.session:
                 self._store_lock(acquired[0].first, effects)
 
     def _acknowledge(self, event: events.Acknowledge, now: float, effects: Effects) -> None:
@@ -315,7 +316,8 @@ class SharePartition:
     def _undo_acquire(self, event: events.UndoAcquire, now: float, effects: Effects) -> None:
         """Takes effect at once.
 
-        Nothing is written: the acquisition was not written either, so a new leader needs neither.
+        Nothing is written: the acquisition was not written either, so a new leader needs neither. A durable
+        lock was written; its records are released instead.
         """
         if self.stopping:
             raise relinquished()
@@ -323,7 +325,7 @@ class SharePartition:
         validate_releases(event.batches, "unseen")
         transition = Transition()
         mark(self.in_flight, self.settings, event.member, event.batches, transition)
-        self._undo(transition.runs)
+        self._undo(transition.runs, effects)
         effects.wake = True
 
     def _members_left(self, event: events.MembersLeft, now: float, effects: Effects) -> None:
@@ -331,11 +333,11 @@ class SharePartition:
         for member in event.members:
             held = [(run, lock) for run, lock in self.in_flight.locked_by(member) if run.pending is None]
             if event.undo:
-                self._undo([run for run, _ in held])
+                self._undo([run for run, _ in held], effects)
                 continue
             transition = Transition()
             for run, lock in held:
-                if event.session in ("", lock.session):
+                if not event.session or (event.session == lock.session and not lock.durable):
                     target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
                     transition.add(run, target, run.next_delivery_ms(retry))
             if transition.runs:
@@ -401,11 +403,20 @@ class SharePartition:
     def _retire(self, event: events.Retire, now: float, effects: Effects) -> None:
         self.stopping = True
         self._writes.reject_waiting(relinquished(), effects)
-        effects.lost = self.in_flight.held()
+        effects.lost = self.in_flight.held(durable=False)
 
-    def _undo(self, runs: list[Run]) -> None:
+    def _undo(self, runs: list[Run], effects: Effects) -> None:
         self.counts.unseen += sum(run.size for run in runs)
-        self.in_flight.undo(runs)
+        stored = Transition(blameless=True)
+        undone = []
+        for run in runs:
+            if run.lock is not None and run.lock.durable:
+                stored.add(run, RecordState.AVAILABLE)
+            else:
+                undone.append(run)
+        self.in_flight.undo(undone)
+        if stored.runs:
+            self._queue(stored, effects)
 
     # Retries
 

@@ -23,6 +23,9 @@ divided until each rejected record is known. Every acknowledgement gets exactly 
 
 Order at the end: `finish` stops the delivery; `outputs` ends once every acknowledgement has its result;
 `close` then releases the records that are still held.
+
+Durable locks. With `durable_locks` the member holds the records, in a session that is this stream. Locks
+that it renewed for at least a minute stay held at the end, unless the member left (`rest_unseen`).
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     LostLock,
     UndoAcquire,
 )
+from sharebroker_server.share_partition_leader.core.share_partition import relinquished
 from sharebroker_server.share_partition_leader.leadership import LONGEST_RETRY_DELAY, Leadership
 from sharebroker_server.share_partition_leader.requests.stream_messages import (
     REJECT,
@@ -54,7 +58,7 @@ from sharebroker_server.share_partition_leader.requests.stream_messages import (
     coalesce,
     group_acks,
 )
-from sharebroker_server.share_partition_leader.share_partition.holders import new_stream_holder
+from sharebroker_server.share_partition_leader.share_partition.holders import member_holder, new_stream_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -75,8 +79,14 @@ class DeliverySession:
     def __init__(self, opening: DeliverOpen, partitions: Leadership) -> None:
         self.group_id = opening.group_id
         self.holder = new_stream_holder(opening.member_id, opening.principal)
+        self.session = ""
+        if opening.durable_locks:
+            self.session = self.holder
+            self.holder = member_holder(opening.member_id, opening.principal)
         batch_size = opening.batch_size or DEFAULT_BATCH_SIZE
-        self._request = AcquireRequest(self.holder, 0, batch_size, opening.mode, lock=opening.lock)
+        self._request = AcquireRequest(
+            self.holder, 0, batch_size, opening.mode, session=self.session, lock=opening.lock
+        )
         self._partitions = partitions
         self._assigned: set[TopicIdPartition] = set()
         self._served: dict[TopicIdPartition, ShareGroupPartition] = {}
@@ -274,7 +284,7 @@ class DeliverySession:
         """
         core, key = share_partition.core, share_partition.topic_partition
         throttled = core.in_flight.next_is_throttled(core.settings.throttle_limit)
-        if (key in self._isolated or throttled) and core.in_flight.holds(self.holder):
+        if (key in self._isolated or throttled) and core.in_flight.holds(self.holder, self.session):
             self._isolated.add(key)
             return True
         self._isolated.discard(key)
@@ -286,7 +296,7 @@ class DeliverySession:
         for group, acks in group_acks(message.acknowledgements).items():
             share_partition = self._served.get(TopicIdPartition(group.topic_id, group.partition))
             if share_partition is None:
-                self._queue.add_results(acks, 0.0, _not_held())
+                self._queue.add_results(acks, 0.0, relinquished() if self.session else _not_held())
             else:
                 self._acknowledge(share_partition, group, acks)
         for ack in message.acknowledgements:

@@ -92,10 +92,14 @@ class ShareGroupPartition:
         self._lock_listeners[listener.holder] = listener
 
     def leave(self, listener: LockListener, *, undo: bool = False) -> None:
-        """Ends a stream: releases what it holds; with `undo` this does not count as a delivery."""
-        self._lock_listeners.pop(listener.holder, None)
+        """Ends a stream: releases what it holds, except durable locks.
+
+        With `undo` the member leaves: all that it holds is released, and this does not count as a delivery.
+        """
+        if self._lock_listeners.get(listener.holder) is listener:
+            del self._lock_listeners[listener.holder]
         self.remove_listener(listener)
-        self.handle(events.MembersLeft((listener.holder,), undo=undo))
+        self.handle(events.MembersLeft((listener.holder,), listener.session, undo=undo))
 
     def release_member(self, member_id: str, session_id: str = "", principal: str | None = None) -> None:
         """Releases what a member holds, also through its streams, or what one share session acquired.
@@ -389,9 +393,10 @@ class AvailabilityListener(Protocol):
 
 
 class LockListener(AvailabilityListener, Protocol):
-    """A stream, which acquires records under a name of its own."""
+    """A stream, which acquires records under a name of its own, or for its member in its own `session`."""
 
     holder: str
+    session: str
 
     def lock_lost(self, share_partition: ShareGroupPartition, lost: events.LostLock) -> None:
         """A lock of this stream ended before its records were acknowledged."""

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.rpc.errors import wire
@@ -43,6 +43,33 @@ async def test_lock_lengths_out_of_bounds_end_the_stream(harness: Harness, lock_
         async with consuming(harness, first) as call:
             await call.read()
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_durable_locks_need_the_membership_of_the_client(harness: Harness) -> None:
+    first = subscribe(topics=["flights"], durable_locks=True)
+    with pytest.raises(grpc.aio.AioRpcError, match="Durable locks need the client's own membership"):
+        async with consuming(harness, first) as call:
+            await call.read()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_a_stream_with_durable_locks_ends_when_a_leader_changes(harness: Harness, moved: bool) -> None:
+    first = own_membership(0, credit=1)
+    first.subscribe.durable_locks = True
+    async with consuming(harness, first) as call:
+        await call.read()
+        stream = await stream_of(harness.leader)
+        assert stream.requests[0].open.durable_locks
+        if moved:
+            problem = leader.DeliverResponse.Problem(
+                topic_id=TOPIC.topic_id, error_code=wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            )
+            stream.out.put_nowait(leader.DeliverResponse(problems=[problem]))
+        else:
+            stream.deliver(0, 0, 1)
+            assert (await call.read()).deliveries
+            stream.out.put_nowait(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "gone"))
+        assert (await refusal(call)).code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_records_results_and_lost_locks_are_forwarded(harness: Harness) -> None:

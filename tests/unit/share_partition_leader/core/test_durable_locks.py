@@ -13,11 +13,14 @@ from sharebroker_server.share_partition_leader.core.events import (
     Effects,
     Loaded,
     LoadedState,
+    MembersLeft,
     Reconcile,
     RenewAll,
     Reply,
+    Retire,
     SharePartitionSettings,
     TimerFired,
+    UndoAcquire,
     WriteCompleted,
 )
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
@@ -110,7 +113,7 @@ def test_short_locks_are_not_stored(lock: float) -> None:
     assert picture(leaders.share) == ""
 
 
-def test_locks_of_streams_are_not_stored() -> None:
+def test_locks_that_a_stream_holds_are_not_stored() -> None:
     leaders = Leaders()
     leaders.acquire("17@m1", HOUR)
     assert not leaders.writes
@@ -287,3 +290,38 @@ def test_a_late_retry_of_a_timeout_keeps_a_newer_lock() -> None:
     leaders.fail_over()
     (held,) = leaders.share.in_flight.held()
     assert (held.member, held.token, held.first, held.last, held.delivery_count) == ("@m2", token, 0, 4, 2)
+
+
+def _of_session(leaders: Leaders, log: tuple[int, int] = (0, 4)) -> int:
+    """Acquires for a session with long locks, and returns the token."""
+    request = AcquireRequest("@m1", 100, 100, session="s1", lock=HOUR)
+    return _token(leaders.done(leaders.share.handle(Acquire(request, log[0], [log]), 0.0)))
+
+
+def test_a_lock_of_a_session_is_durable_once_it_is_renewed() -> None:
+    leaders = Leaders()
+    token = _of_session(leaders)
+    assert not leaders.writes
+    leaders.acknowledge("0-2", RENEW, token, 1.0, HOUR)
+    leaders.done(leaders.share.handle(MembersLeft(("@m1",), "s1"), 2.0))
+    assert picture(leaders.share, members=True) == "0-2 acquired 1 @m1, 3-4 available 1"
+    leaders.fail_over()
+    leaders.done(leaders.share.handle(MembersLeft(("@m1",), "s1"), 2.0))
+    leaders.acknowledge("0-2", ACCEPT, token, 3.0)
+    assert leaders.replies == [None, None]
+
+
+def test_a_member_that_leaves_returns_durable_locks_without_a_delivery() -> None:
+    for event in (MembersLeft(("@m1",), "s1", undo=True), UndoAcquire("@m1", acks("0-4", RELEASE))):
+        leaders = Leaders()
+        leaders.acknowledge("0-2", RENEW, _of_session(leaders), 1.0, HOUR)
+        leaders.done(leaders.share.handle(event, 2.0))
+        assert picture(leaders.share) == "0-4 available 0"
+        leaders.fail_over()
+        assert leaders.acquire("@m2", 0.0, 3.0).acquired[0].delivery_count == 1
+
+
+def test_a_leader_that_retires_loses_only_locks_that_are_not_durable() -> None:
+    leaders = Leaders()
+    leaders.acknowledge("0-2", RENEW, _of_session(leaders), 1.0, HOUR)
+    assert [(lost.first, lost.last) for lost in leaders.share.handle(Retire(), 2.0).lost] == [(3, 4)]

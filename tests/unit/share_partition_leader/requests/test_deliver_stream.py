@@ -743,3 +743,39 @@ async def test_stream_without_a_message_is_rejected(harness: Harness) -> None:
     with pytest.raises(KafkaError):
         async for _ in harness.stub.Deliver(requests()):
             pass
+
+
+# --- durable locks
+
+
+async def test_a_renewed_long_lock_outlives_its_stream(harness: Harness) -> None:
+    await harness.publish(3)
+    async with stream(harness, credit=2, lock_ms=120_000, durable_locks=1) as consumer:
+        await consumer.got(lambda: consumer.offsets[:2] == [0, 1])
+        token = consumer.token(0)
+        assert await consumer.acknowledge_all(ack(0, kind=RENEW, lock_token=token)) == [(0, 0, OK)]
+    async with stream(harness, member="m2", credit=2) as other:
+        await other.got(lambda: 1 in other.offsets)
+        async with stream(harness, durable_locks=1) as again:
+            assert await again.acknowledge_all(ack(0, lock_token=token)) == [(0, 0, OK)]
+        assert 0 not in other.offsets
+
+
+async def test_a_member_that_leaves_returns_its_renewed_locks(harness: Harness) -> None:
+    await harness.publish(1)
+    async with stream(harness, credit=1, lock_ms=120_000, durable_locks=1) as consumer:
+        await consumer.got_offsets(0)
+        await consumer.acknowledge_all(ack(0, kind=RENEW))
+        consumer.send(pb.DeliverRequest(rest_unseen=True))
+        consumer.finish()
+        await consumer.task
+    async with stream(harness, member="m2", credit=1) as other:
+        await other.got_offsets(0)
+        assert other.runs[0][1].delivery_count == 1
+
+
+async def test_without_the_partition_a_member_with_durable_locks_is_to_find_its_leader(
+    harness: Harness,
+) -> None:
+    async with stream(harness, partitions=(), durable_locks=1) as consumer:
+        assert await consumer.acknowledge_all(ack(0)) == [(0, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]

@@ -40,6 +40,7 @@ class Listener:
 
     def __init__(self, member: str = "m1") -> None:
         self.holder = new_stream_holder(member)
+        self.session = ""
         self.woken = 0
         self.lost: list[tuple[int, int]] = []
         self.retirements = 0

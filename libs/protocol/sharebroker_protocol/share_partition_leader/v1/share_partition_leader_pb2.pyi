@@ -37,6 +37,7 @@ class DeliverRequest(_message.Message):
         PAUSE_ON_LOCK_LOST_FIELD_NUMBER: _builtins.int
         PRINCIPAL_FIELD_NUMBER: _builtins.int
         LOCK_MS_FIELD_NUMBER: _builtins.int
+        DURABLE_LOCKS_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
@@ -50,6 +51,8 @@ class DeliverRequest(_message.Message):
         """The principal whose records these are, as in Kafka's ACLs ("User:alice"); empty: User:ANONYMOUS."""
         lock_ms: _builtins.int
         """The length of the stream's locks; 0: the group's `share.record.lock.duration.ms`."""
+        durable_locks: _builtins.bool
+        """The member holds the records, not the stream: locks that it renews for at least 60,000 ms outlive the stream."""
         def __init__(
             self,
             *,
@@ -60,10 +63,11 @@ class DeliverRequest(_message.Message):
             pause_on_lock_lost: _builtins.bool = ...,
             principal: _builtins.str = ...,
             lock_ms: _builtins.int = ...,
+            durable_locks: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "lock_ms", b"lock_ms", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "principal", b"principal"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "durable_locks", b"durable_locks", "group_id", b"group_id", "lock_ms", b"lock_ms", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "principal", b"principal"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
