@@ -60,14 +60,14 @@ async def test_a_stream_with_durable_locks_ends_when_a_leader_changes(harness: H
         await call.read()
         stream = await stream_of(harness.leader)
         assert stream.requests[0].open.durable_locks
+        stream.deliver(0, 0, 1)
+        assert (await call.read()).deliveries
         if moved:
             problem = leader.DeliverResponse.Problem(
                 topic_id=TOPIC.topic_id, error_code=wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             )
             stream.out.put_nowait(leader.DeliverResponse(problems=[problem]))
         else:
-            stream.deliver(0, 0, 1)
-            assert (await call.read()).deliveries
             stream.out.put_nowait(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "gone"))
         assert (await refusal(call)).code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
