@@ -774,7 +774,7 @@ async def test_a_member_that_leaves_returns_its_renewed_locks(harness: Harness) 
         assert other.runs[0][1].delivery_count == 1
 
 
-async def test_without_the_partition_a_member_with_durable_locks_is_to_find_its_leader(
+async def test_with_durable_locks_another_partition_has_another_leader(
     harness: Harness,
 ) -> None:
     async with stream(harness, partitions=(), durable_locks=1) as consumer:
