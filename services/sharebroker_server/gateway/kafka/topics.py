@@ -17,6 +17,7 @@ from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 A = TypeVar("A")
+R = TypeVar("R")
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 P = TypeVar("P")
@@ -93,6 +94,25 @@ def each_part(topics: Iterable[tuple[T, Iterable[P]]]) -> Iterator[tuple[T, P | 
         yield topic, None
         for part in parts:
             yield topic, part
+
+
+async def convert_parts(
+    turns: Turns,
+    topics: Iterable[tuple[T, Iterable[P]]],
+    convert: Callable[[T, list[A]], R],
+    convert_part: Callable[[P], A],
+) -> list[R]:
+    """Returns each topic converted with a list of its converted parts, PORTION of both per turn."""
+    found: list[R] = []
+    converted: list[A] = []
+    async for portion in turns.portions(each_part(topics), PORTION):
+        for topic, part in portion:
+            if part is None:
+                converted = []
+                found.append(convert(topic, converted))
+            else:
+                converted.append(convert_part(part))
+    return found
 
 
 def is_internal(topic: Topic) -> bool:

@@ -8,7 +8,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_server.gateway.admin.groups import alter_offsets
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
-from sharebroker_server.gateway.kafka.topics import PORTION, each_part
+from sharebroker_server.gateway.kafka.topics import PORTION, convert_parts, each_part
 from sharebroker_server.kafka_wire.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -68,17 +68,10 @@ async def _permitted(
 async def _results(
     call: Call[AlterShareGroupOffsetsRequest], altered: pb.AlterShareGroupOffsetsResponse
 ) -> list[_ResultTopic]:
-    topics: list[_ResultTopic] = []
-    results: list[_Result] = []
-    parts = each_part((topic, topic.partitions) for topic in altered.responses)
-    async for portion in call.gateway.turns.portions(parts, PORTION):
-        for topic, partition in portion:
-            if partition is None:
-                results = []
-                topics.append(_topic(topic, partitions=results))
-            else:
-                results.append(_result(partition))
-    return topics
+    topics = ((topic, topic.partitions) for topic in altered.responses)
+    return await convert_parts(
+        call.gateway.turns, topics, lambda topic, parts: _topic(topic, partitions=parts), _result
+    )
 
 
 _refuse_topics = Refusal(AlterShareGroupOffsetsResponse, {"responses.partitions": "partitions"})

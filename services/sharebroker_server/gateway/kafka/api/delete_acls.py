@@ -6,7 +6,7 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_server.gateway.admin.acls import delete_acls
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
-from sharebroker_server.gateway.kafka.topics import PORTION, each_part
+from sharebroker_server.gateway.kafka.topics import PORTION, convert_parts
 from sharebroker_server.kafka_wire.messages import DeleteAclsRequest, DeleteAclsResponse
 from sharebroker_server.security.acl import AclOperation
 
@@ -23,16 +23,10 @@ async def handle(call: Call[DeleteAclsRequest]) -> DeleteAclsResponse:
     deadline, turns = call.deadline(), call.gateway.turns
     filters = await turns.collect(map(_filter, call.request.filters), PORTION)
     response = await delete_acls(call.gateway, pb.DeleteAclsRequest(filters=filters), deadline)
-    results: list[_Result] = []
-    acls: list[_Acl] = []
-    parts = each_part((result, result.matching_acls) for result in response.filter_results)
-    async for portion in turns.portions(parts, PORTION):
-        for result, acl in portion:
-            if acl is None:
-                acls = []
-                results.append(_result(result, matching_acls=acls))
-            else:
-                acls.append(_acl(acl))
+    found = ((result, result.matching_acls) for result in response.filter_results)
+    results = await convert_parts(
+        turns, found, lambda result, acls: _result(result, matching_acls=acls), _acl
+    )
     return DeleteAclsResponse(filter_results=results)
 
 

@@ -6,7 +6,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.gateway.admin.acls import describe_acls
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
-from sharebroker_server.gateway.kafka.topics import PORTION, each_part
+from sharebroker_server.gateway.kafka.topics import convert_parts
 from sharebroker_server.kafka_wire.messages import DescribeAclsRequest, DescribeAclsResponse
 from sharebroker_server.security.acl import AclOperation
 
@@ -21,16 +21,10 @@ async def handle(call: Call[DescribeAclsRequest]) -> DescribeAclsResponse:
     """Returns the ACLs."""
     call.rights.require_on_cluster(AclOperation.DESCRIBE)
     response = await describe_acls(call.gateway, _request(call.request), call.deadline())
-    resources: list[_Resource] = []
-    acls: list[_Acl] = []
-    parts = each_part((resource, resource.acls) for resource in response.resources)
-    async for portion in call.gateway.turns.portions(parts, PORTION):
-        for resource, acl in portion:
-            if acl is None:
-                acls = []
-                resources.append(_resource(resource, acls=acls))
-            else:
-                acls.append(_acl(acl))
+    found = ((resource, resource.acls) for resource in response.resources)
+    resources = await convert_parts(
+        call.gateway.turns, found, lambda resource, acls: _resource(resource, acls=acls), _acl
+    )
     return DescribeAclsResponse(resources=resources)
 
 

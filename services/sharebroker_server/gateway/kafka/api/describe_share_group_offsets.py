@@ -10,7 +10,7 @@ from sharebroker_server.gateway.admin.groups import describe_offsets
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
-from sharebroker_server.gateway.kafka.topics import PORTION, each_part
+from sharebroker_server.gateway.kafka.topics import convert_parts
 from sharebroker_server.kafka_wire.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -97,17 +97,10 @@ async def _topics(
     call: Call[DescribeShareGroupOffsetsRequest], found: pb.DescribeShareGroupOffsetsResponse.Group
 ) -> list[_Topic]:
     """Returns the topics of a group, converted in portions."""
-    topics: list[_Topic] = []
-    partitions: list[_Partition] = []
-    parts = each_part((topic, topic.partitions) for topic in found.topics)
-    async for portion in call.gateway.turns.portions(parts, PORTION):
-        for topic, partition in portion:
-            if partition is None:
-                partitions = []
-                topics.append(_topic(topic, partitions=partitions))
-            else:
-                partitions.append(_partition(partition))
-    return topics
+    topics = ((topic, topic.partitions) for topic in found.topics)
+    return await convert_parts(
+        call.gateway.turns, topics, lambda topic, parts: _topic(topic, partitions=parts), _partition
+    )
 
 
 _refuse_topics = Refusal(
