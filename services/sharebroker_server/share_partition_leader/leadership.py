@@ -49,7 +49,6 @@ from sharebroker_server.share_partition_leader.metrics.counters import CounterRe
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     is_changed,
     load_state,
-    offsets_below,
     share_key,
 )
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
@@ -380,9 +379,8 @@ class Leadership:
             _log.exception("stored share state is invalid", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         shard = persister.shard(share_key(group_id, led.log))
-        deleted = offsets_below(core.in_flight.waiting_ranges(), led.log.log_start_offset)
-        self.counters.add_deleted(group_id, led.topic.name, deleted)
         made = led.ready[group_id] = ShareGroupPartition(led, group_id, core, self._writes, shard)
+        made.count_deleted(led.log.log_start_offset)
         made.check_backoff()
         self.load_time.add_seconds(monotonic() - started)
         return made

@@ -281,6 +281,7 @@ class Counts:
     `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
     reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers;
     `expired`, older than `max_record_age`.
+    `deleted_waiting` counts records that the log deleted while they waited; the shell counts them.
     `fetches` counts the share-partitions in fetches, `fetches_with_records` those that returned records.
     """
 
@@ -296,6 +297,7 @@ class Counts:
     gaps: int = 0
     aborted: int = 0
     expired: int = 0
+    deleted_waiting: int = 0
 
     def merge(self, other: Counts) -> None:
         """Adds the counts of another object, which is not used any more."""

@@ -84,8 +84,7 @@ class RetentionTask:
         for loaded in led.loaded():
             loaded.check_backoff()
             if start > before:
-                deleted = loaded.waiting_below(start)
-                self._leadership.counters.add_deleted(loaded.group_id, topic.name, deleted)
+                loaded.count_deleted(start)
         if start > before:
             led.wake()
             _log.info(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from shlex import join
@@ -45,7 +44,6 @@ class CounterRegistry:
         self._limit = limit
         self._counts: dict[GroupTopic, Counts] = {}
         self._other = Counts()
-        self._deleted: Counter[GroupTopic] = Counter()
 
     def get(self, group_id: str, topic: str, in_use: Callable[[], Iterable[InUse]]) -> Counts:
         """Returns the counts that a share-partition of this group and topic adds to."""
@@ -66,20 +64,9 @@ class CounterRegistry:
         """Returns all counts, sorted by group and topic, OTHER last."""
         return [*sorted(self._counts.items(), key=itemgetter(0)), (OTHER, self._other)]
 
-    def add_deleted(self, group_id: str, topic: str, records: int) -> None:
-        """Counts records that retention deleted while they waited for the end of a delay."""
-        pair = GroupTopic(group_id, topic)
-        if records:
-            self._deleted[pair if pair in self._counts else OTHER] += records
-
-    def deleted(self, pair: GroupTopic) -> int:
-        """Returns the sum of `add_deleted`."""
-        return self._deleted[pair]
-
     def _merge_unused(self, used: set[tuple[str, str]]) -> None:
         for pair in [pair for pair in self._counts if pair not in used]:
             self._other.merge(self._counts.pop(pair))
-            self._deleted[OTHER] += self._deleted.pop(pair, 0)
 
 
 _log = structlog.get_logger()

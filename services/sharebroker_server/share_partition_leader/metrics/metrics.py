@@ -46,6 +46,11 @@ _COUNTERS: Final = (
         "Share-partitions in fetch requests that returned records (Kafka: RequestTopicPartitionsFetchRatio).",
     ),
     ("acquisition_lock_timeouts", "lost", "Records whose acquisition lock timed out."),
+    (
+        "waiting_records_deleted",
+        "deleted_waiting",
+        "Records that were deleted from the log while they waited for the end of a delay.",
+    ),
 )
 """Name, attribute of `Counts`, and help."""
 
@@ -114,12 +119,6 @@ class LeaderMetrics:
                 for labels, counts in counted
                 for reason, attribute in _ARCHIVED.items()
             ),
-        )
-        registry = self._leadership.counters
-        yield counter(
-            "sharebroker_share_group_waiting_records_deleted_total",
-            "Records that were deleted from the log while they waited for the end of a delay.",
-            [(_labels(*pair), registry.deleted(pair)) for pair, _ in registry.all()],
         )
         for name, attribute, help_ in _COUNTERS:
             samples = [(labels, getattr(counts, attribute)) for labels, counts in counted]

@@ -213,10 +213,11 @@ class ShareGroupPartition:
         if backoff is not None:
             self.check_delay(min(backoff.max_ms, backoff.limit_ms), "share.retry.backoff.max.ms")
 
-    def waiting_below(self, offset: int) -> int:
-        """Returns the number of records that wait for the end of a delay below an offset."""
+    def count_deleted(self, log_start: int) -> None:
+        """Counts the records that wait for the end of a delay, but that the log deleted."""
         in_flight = self.core.in_flight
-        return offsets_below(in_flight.waiting_ranges(), offset) if in_flight.waiting else 0
+        if in_flight.waiting:
+            self.core.counts.deleted_waiting += offsets_below(in_flight.waiting_ranges(), log_start)
 
     def has_nothing_to_acquire(self) -> bool:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""

@@ -105,8 +105,8 @@ async def test_waiting_records_that_retention_deletes_are_counted() -> None:
             await RetentionTask(harness.leadership, router(), 300).apply()
         assert _starts(harness) == [9]
         assert "records deleted by retention" in {entry["event"] for entry in logs}
-        (pair,) = [pair for pair, _ in counters.all() if pair.group == GROUP]
-        assert counters.deleted(pair) == 4
+        (counts,) = [counts for pair, counts in counters.all() if pair.group == GROUP]
+        assert counts.deleted_waiting == 4
 
 
 async def test_waiting_records_that_were_deleted_before_a_load_are_counted(harness: Harness) -> None:
@@ -120,7 +120,7 @@ async def test_waiting_records_that_were_deleted_before_a_load_are_counted(harne
     await led.log.delete_records(3)
     await harness.share_partition()
     counters = harness.leadership.counters
-    assert [counters.deleted(pair) for pair, _ in counters.all()] == [2, 0]
+    assert [counts.deleted_waiting for _, counts in counters.all()] == [2, 0]
 
 
 async def test_retention_runs_again_after_an_unexpected_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,12 +48,11 @@ def test_unused_pairs_beyond_the_limit_are_merged() -> None:
 
 def test_deleted_records_are_merged_with_their_pair() -> None:
     counters = CounterRegistry(lambda: 1)
-    counters.get("g", "a", none_in_use)
-    counters.add_deleted("g", "a", 3)
-    counters.add_deleted("g", "b", 4)
-    assert {pair: counters.deleted(pair) for pair, _ in counters.all()} == {("g", "a"): 3, OTHER: 4}
+    counters.get("g", "a", none_in_use).deleted_waiting += 3
+    counters.get("g", "b", lambda: [Used("g", "a")]).deleted_waiting += 4
+    assert {pair: counts.deleted_waiting for pair, counts in counters.all()} == {("g", "a"): 3, OTHER: 4}
     counters.get("g", "b", none_in_use)
-    assert {pair: counters.deleted(pair) for pair, _ in counters.all()} == {("g", "b"): 0, OTHER: 7}
+    assert {pair: counts.deleted_waiting for pair, counts in counters.all()} == {("g", "b"): 0, OTHER: 7}
 
 
 def test_new_pairs_beyond_the_limit_are_counted_as_other() -> None:
