@@ -258,25 +258,37 @@ def archive_hidden(
     `event` is ABORT or EXPIRE. The change is in memory and is written later (see `core.share_partition`,
     kind 2).
     """
-    kept, spans = [], joined(hidden)
+    kept, withheld = divide(acquired, joined(hidden))
+    for first, last, _ in withheld:
+        in_flight.archive(first, last, event)
+        if event is RecordEvent.EXPIRE:
+            counts.expired += last - first + 1
+        else:
+            counts.aborted += last - first + 1
+    return kept
+
+
+def divide(
+    acquired: Sequence[AcquiredRange], spans: Sequence[LogBatch] | Sequence[Scheduled]
+) -> tuple[list[AcquiredRange], list[tuple[int, int, int]]]:
+    """Divides acquired ranges into the parts outside and inside of spans, which ascend without overlap.
+
+    Of each part inside: first and last offset, and the index of its span.
+    """
+    kept, inside = [], []
     for piece in acquired:
         first = piece.first
         for index in range(bisect_left(spans, first, key=itemgetter(1)), len(spans)):
-            start, end = spans[index]
+            start, end = spans[index][:2]
             if start > piece.last:
                 break
-            archived = max(start, first), min(end, piece.last)
-            in_flight.archive(*archived, event)
-            if event is RecordEvent.EXPIRE:
-                counts.expired += archived[1] - archived[0] + 1
-            else:
-                counts.aborted += archived[1] - archived[0] + 1
+            inside.append((max(start, first), min(end, piece.last), index))
             if start > first:
                 kept.append(piece._replace(first=first, last=start - 1))
             first = end + 1
         if first <= piece.last:
             kept.append(piece._replace(first=first))
-    return kept
+    return kept, inside
 
 
 def hidden_prefix(log_batches: Sequence[LogBatch], hidden: Sequence[LogBatch]) -> Sequence[LogBatch]:
@@ -322,21 +334,10 @@ def postpone(
 
     Nothing is written: the times are read with the records.
     """
-    kept = []
-    for piece in acquired:
-        first = piece.first
-        for index in range(bisect_left(scheduled, first, key=itemgetter(1)), len(scheduled)):
-            start, end, due_ms = scheduled[index]
-            if start > piece.last:
-                break
-            start, end = max(start, first), min(end, piece.last)
-            in_flight.postpone(start, end, due_ms)
-            counts.acquired -= end - start + 1
-            if start > first:
-                kept.append(piece._replace(first=first, last=start - 1))
-            first = end + 1
-        if first <= piece.last:
-            kept.append(piece._replace(first=first))
+    kept, withheld = divide(acquired, scheduled)
+    for first, last, index in withheld:
+        in_flight.postpone(first, last, scheduled[index][2])
+        counts.acquired -= last - first + 1
     return kept
 
 
