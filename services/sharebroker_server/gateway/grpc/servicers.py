@@ -91,11 +91,14 @@ def rpc(
     async def serve(self: Servicer, request: Q, context: Any) -> R:
         gateway, deadline = self._gateway, deadline_of(context)
         audited(context)
-        if produces and gateway.quotas.active:
-            await Access(gateway, context).admit_produced(cast("Message", request), deadline)
+        charged = gateway.quotas.active
+        if gateway.unrestricted and not charged:
+            return await function(gateway, request, deadline)
         access = Access(gateway, context)
+        if produces and charged:
+            await access.admit_produced(cast("Message", request), deadline)
         partitions: Sequence[int] = ()
-        if mutation is not None and gateway.quotas.active:
+        if mutation is not None and charged:
             partitions = mutation.charge(access, request)
         if gateway.unrestricted:
             response = await function(gateway, request, deadline)
