@@ -114,6 +114,30 @@ class Transactions:
                 break
             yield start, last
 
+    @property
+    def has_skipped(self) -> bool:
+        """Whether there are records that share groups skip."""
+        return bool(self.duplicates or self.recalled)
+
+    def skipped_in(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yields ranges with an offset in [first, end) that share groups skip: duplicates, recalled records.
+
+        Each kind ascends.
+        """
+        yield from self.duplicates_in(first, end)
+        for offset in self.schedules.recalled_in(first, end):
+            yield offset, offset
+
+    @property
+    def scheduled(self) -> Sequence[Scheduled]:
+        """The scheduled records."""
+        return self.schedules.ranges
+
+    @property
+    def recalled(self) -> Sequence[int]:
+        """The offsets of recalled records."""
+        return self.schedules.recalled
+
     def draft(self, window_ms: int = 0, now_ms: int = 0) -> Draft:
         """Returns a draft for the changes of a group of appends.
 
@@ -345,13 +369,14 @@ def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     """Returns the snapshots of the durable state, or of a draft's changes."""
     producers = {f"p{id_}": _pack(producer) for id_, producer in state.producers.items()}
     ended = (*state.aborted, *state.duplicates)
-    scheduled = state.schedules.ranges if isinstance(state, Transactions) else state.scheduled
-    recalled = state.schedules.recalled if isinstance(state, Transactions) else state.recalled
     return (
         producers
         | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in ended}
-        | {f"s{last}": _ABORTED.pack(_FORMAT, -due_ms, first, last, 0) for first, last, due_ms in scheduled}
-        | {f"r{offset}": _ABORTED.pack(_FORMAT, RECALLED, offset, offset, 0) for offset in recalled}
+        | {
+            f"s{last}": _ABORTED.pack(_FORMAT, -due_ms, first, last, 0)
+            for first, last, due_ms in state.scheduled
+        }
+        | {f"r{offset}": _ABORTED.pack(_FORMAT, RECALLED, offset, offset, 0) for offset in state.recalled}
     )
 
 

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.share_partition_leader.core.acquire import joined
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
-
-Span = tuple[int, int]
-"""First and last offset."""
+from sharebroker_server.share_partition_leader.share_partition.reading import Span
 
 
 def scheduled_count(transactions: Transactions, start: int, now_ms: float, in_flight: InFlight | None) -> int:
@@ -26,8 +24,7 @@ def scheduled_count(transactions: Transactions, start: int, now_ms: float, in_fl
     read = [(first, min(last, read_to - 1)) for first, last in to_come if first < read_to]
     unread = [(max(first, read_to), last) for first, last in to_come if last >= read_to]
     skipped = [(each.first_offset, each.last_offset) for each in transactions.aborted_in(read_to, end)]
-    skipped += transactions.duplicates_in(read_to, end)
-    skipped += ((offset, offset) for offset in transactions.schedules.recalled_in(read_to, end))
+    skipped += transactions.skipped_in(read_to, end)
     waiting = in_flight.waiting_ranges() if in_flight is not None and read else ()
     return common(read, waiting) + size(unread) - common(unread, joined(sorted(skipped)))
 

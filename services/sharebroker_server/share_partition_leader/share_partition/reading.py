@@ -120,7 +120,7 @@ def hidden_spans(
     if committed and batches:
         hidden += _aborted(log, batches)
         hidden.sort()
-    if (log.transactions.duplicates or log.transactions.schedules.recalled) and batches:
+    if log.transactions.has_skipped and batches:
         hidden += _skipped(log, batches, frozenset(hidden))
         hidden.sort()
     return hidden
@@ -161,10 +161,8 @@ def _skipped(log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span
     for batch in batches:
         begin, end = batch.base_offset, batch.last_offset
         if (begin, end) not in hidden:
-            for first, last in log.transactions.duplicates_in(begin, end + 1):
+            for first, last in log.transactions.skipped_in(begin, end + 1):
                 yield max(first, begin), min(last, end)
-            for offset in log.transactions.schedules.recalled_in(begin, end + 1):
-                yield offset, offset
 
 
 def separated(spans: Sequence[Span], hidden: Sequence[Span], start: int) -> list[Span]:

@@ -320,7 +320,7 @@ class ShareGroupPartition:
             spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
         transactions = self._log.transactions
-        if hidden and (transactions.duplicates or transactions.schedules.recalled):
+        if hidden and transactions.has_skipped:
             spans = separated(spans, hidden, offset)
             hidden = [span for span in hidden if span[1] >= offset]
         scheduled: Sequence[events.Scheduled] = ()

@@ -10,7 +10,8 @@ from sharebroker_server.record_log.core.schedules import Scheduled
 from sharebroker_server.record_log.core.transactions import DUPLICATES, AbortedTransaction, Transactions
 from sharebroker_server.share_partition_leader.core.acquire import joined
 from sharebroker_server.share_partition_leader.core.events import Acquire, AcquireRequest
-from sharebroker_server.share_partition_leader.log.scheduled import Span, common, scheduled_count, size
+from sharebroker_server.share_partition_leader.log.scheduled import common, scheduled_count, size
+from sharebroker_server.share_partition_leader.share_partition.reading import Span
 from tests.unit.share_partition_leader.core.support import OPTIMIZED, opened
 
 NOW_MS = 1000
