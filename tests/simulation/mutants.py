@@ -239,7 +239,7 @@ async def without_delays(*args: Any) -> LoadedState:
 
 async def without_locks(*args: Any) -> LoadedState:
     loaded: LoadedState = await _load_state(*args)
-    notes = (None if batch.note is None or batch.note.token else batch.note for batch in loaded.batches)
+    notes = (None if batch.note is None or batch.note.lock_token else batch.note for batch in loaded.batches)
     batches = (batch._replace(note=note) for batch, note in zip(loaded.batches, notes, strict=True))
     return replace(loaded, batches=tuple(batches))
 

@@ -89,13 +89,13 @@ class StateNote(NamedTuple):
     """What is stored of a state beyond Kafka's fields.
 
     An AVAILABLE record is not delivered before `not_before_ms`, in milliseconds since the Unix epoch by the
-    clock of Redis. With a `token` it is locked for `holder` until then; the delivery count of its batch is
-    the one before the lock.
+    clock of Redis. With a `lock_token` it is locked for `holder` until then; the delivery count of its batch
+    is the one before the lock.
     """
 
     not_before_ms: int
     holder: str = ""
-    token: int = 0
+    lock_token: int = 0
 
 
 class StateBatch(NamedTuple):

@@ -48,7 +48,7 @@ _BATCH: Final = Conversion(
         "first": "first_offset",
         "last": "last_offset",
         "state": "delivery_state",
-        "note": Mapped(nested=Conversion(StateNote, pb.StateNote, {"token": "lock_token"})),
+        "note": Mapped(nested=Conversion(StateNote, pb.StateNote)),
     },
 )
 _BATCHES: Final[dict[str, str | Mapped]] = {"batches": Mapped("state_batches", _BATCH)}

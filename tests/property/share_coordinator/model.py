@@ -67,7 +67,7 @@ class Model:
                 if there is None:
                     return SummaryReply()
                 notes = [note for _, note in there.offsets.values.values() if note is not None]
-                locks = [bool(note.token) for note in notes if note.not_before_ms == FUTURE_MS]
+                locks = [bool(note.lock_token) for note in notes if note.not_before_ms == FUTURE_MS]
                 return SummaryReply(
                     there.state_epoch,
                     there.leader_epoch,

@@ -59,7 +59,7 @@ class Run(NamedTuple):
     def of(batch: StateBatch, epoch: float = 0.0) -> Run:
         """Returns a stored state batch as a run; the observer's clock starts at `epoch`."""
         first, last, state, deliveries, note = batch
-        waits = note is not None and not note.token  # a durable lock does not delay its own holder
+        waits = note is not None and not note.lock_token  # a durable lock does not delay its own holder
         not_before = note.not_before_ms / 1000 - epoch if note is not None and waits else 0.0
         return Run(first, last, state, deliveries, not_before)
 

@@ -333,12 +333,13 @@ def _check_batch(batch: StateBatch) -> None:
         )
     if note is None:
         return
-    if note.not_before_ms <= 0 or state != RecordState.AVAILABLE:
+    not_before_ms, holder, token = note
+    if not_before_ms <= 0 or state != RecordState.AVAILABLE:
         raise c.invalid(
-            "state_batches", f"contains {first}-{last} in state {state} not before {note.not_before_ms} ms"
+            "state_batches", f"contains {first}-{last} in state {state} not before {not_before_ms} ms"
         )
-    if (note.token > 0) is not bool(note.holder) or note.token < 0 or len(note.holder) > _LONGEST_HOLDER:
-        raise c.invalid("state_batches", f"contains {first}-{last} with an invalid lock, token {note.token}")
+    if (token > 0) is not bool(holder) or token < 0 or len(holder) > _LONGEST_HOLDER:
+        raise c.invalid("state_batches", f"contains {first}-{last} with an invalid lock, token {token}")
 
 
 def _check_at_least(field: str, value: int, least: int) -> None:

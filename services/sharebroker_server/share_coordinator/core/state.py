@@ -108,7 +108,7 @@ def noted_counts(runs: Sequence[StateBatch], now_ms: float) -> tuple[int, int]:
     waiting = locked = 0
     for first, last, _, _, note in runs:
         if note is not None and note.not_before_ms > now_ms:
-            if note.token:
+            if note.lock_token:
                 locked += last - first + 1
             else:
                 waiting += last - first + 1

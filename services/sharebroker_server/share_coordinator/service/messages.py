@@ -16,14 +16,12 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareRecord,
     ShareState,
 )
-from sharebroker_server.share_coordinator.store.codec import BATCH_FIELDS, NOTE_FIELDS
+from sharebroker_server.share_coordinator.store.codec import BATCH_FIELDS
 
 LogRecord = pb.InspectShareGroupStateResponse.LogRecord
 
 STATE_BATCH: Final = Conversion(
-    StateBatch,
-    pb.StateBatch,
-    BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.StateNote, NOTE_FIELDS))},
+    StateBatch, pb.StateBatch, BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.StateNote))}
 )
 _BATCHES: Final[dict[str, str | Mapped]] = {"state_batches": Mapped(nested=STATE_BATCH)}
 

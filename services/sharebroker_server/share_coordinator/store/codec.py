@@ -28,11 +28,7 @@ BATCH_FIELDS: Final[dict[str, str | Mapped]] = {
 }
 """The fields of a state batch that have another name in messages."""
 
-NOTE_FIELDS: Final[dict[str, str | Mapped]] = {"token": "lock_token"}
-"""The fields of a note that have another name in messages."""
-
-_NOTE: Final = Conversion(StateNote, pb.ShareStateNote, NOTE_FIELDS)
-_BATCH_FIELDS: Final = BATCH_FIELDS | {"note": Mapped(nested=_NOTE)}
+_BATCH_FIELDS: Final = BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.ShareStateNote))}
 
 _KEY_CACHE_SIZE: Final = 65_536
 

@@ -69,7 +69,7 @@ def load(loaded: LoadedState) -> InFlight:
             runs.append(Run(expected, first - 1, AVAILABLE, 0, None))
         run = Run(first, last, state, delivery_count, Batch(first, last))
         if note is not None and state is AVAILABLE:
-            if note.token:
+            if note.lock_token:
                 _lock(run, note, locks, loaded.clock_offset_ms)
             else:
                 run.not_before_ms = note.not_before_ms
@@ -86,7 +86,7 @@ def _lock(run: Run, note: StateNote, locks: dict[StateNote, Lock], clock_offset_
     lock = locks.get(note)
     if lock is None:
         deadline = (note.not_before_ms - clock_offset_ms) / 1000
-        lock = locks[note] = Lock(note.holder, note.token, deadline, durable=True)
+        lock = locks[note] = Lock(note.holder, note.lock_token, deadline, durable=True)
     lock.cover(run.first, run.last)
     run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]
     run.delivery_count += 1
