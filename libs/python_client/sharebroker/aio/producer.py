@@ -65,10 +65,9 @@ class Producer(AsyncClient):
         seconds from now by the clock of this client, at most `delivery.delay.max.ms` from now. Topics without
         `delivery.delay.enable` ignore both.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_RECORD (`message_id`
-        or delivery time),
-        REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and IllegalStateError when
-        closed.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_RECORD (`message_id` or
+        delivery time), REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and
+        IllegalStateError when closed.
         """
         if message_id is not None:
             headers = (*headers, message_id_header(message_id))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sharebroker import KafkaError, Record, Reject, Retry
 from sharebroker.cli.output import numbers, print_notice
 from sharebroker.cli.session import place
+from sharebroker.worker.config import release_delay
 
 MAX_RECORDS: Final = 100_000
 """Records that are stored of each kind; the others are only counted."""
@@ -50,7 +51,7 @@ class WorkReport:
             consequence = f"archived at the delivery limit of {self._delivery_limit}"
         else:
             outcome, kind = "released", "unfinished"
-            consequence = f"released, delay {_delay(record):g} s"
+            consequence = f"released, delay {release_delay(record):g} s"
         reason = failure.reason if isinstance(failure, Reject | Retry) else repr(failure)
         self.counts[outcome] += 1
         print_notice(f"{place(record)}, delivery {record.delivery_count}: {reason}; {consequence}.")
@@ -110,11 +111,6 @@ class WorkReport:
 
 def _position(record: Record) -> Position:
     return record.topic, record.partition, record.offset
-
-
-def _delay(record: Record) -> float:
-    """Returns the seconds of a release's delay."""
-    return ((record.acknowledgement and record.acknowledgement.delay_ms) or 0) / 1000
 
 
 def _places(positions: list[Position]) -> list[str]:

@@ -40,6 +40,11 @@ class Retry(Exception):
         self.blameless = blameless
 
 
+def release_delay(record: Record) -> float:
+    """Returns the seconds of the delay with which a record was released; 0 without one."""
+    return ((record.acknowledgement and record.acknowledgement.delay_ms) or 0) / 1000
+
+
 class MaxFailuresError(Exception):
     """`Worker.run` stopped after `max_failures` consecutive failures; the cause is the last of them."""
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.aio.signals import on_interrupt
 from sharebroker.client_errors import WakeupError
-from sharebroker.worker.config import Handler, MaxFailuresError, Reject, Retry, WorkerConfig
+from sharebroker.worker.config import Handler, MaxFailuresError, Reject, Retry, WorkerConfig, release_delay
 from sharebroker.worker.threads import HandlerThreads
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.record import AcknowledgeType, Record
@@ -267,7 +267,7 @@ class Worker:
         if failure is None or isinstance(failure, Reject):
             self._failures = 0
             return
-        delay = ((record.acknowledgement and record.acknowledgement.delay_ms) or 0) / 1000
+        delay = release_delay(record)
         if not isinstance(failure, Retry):
             _log.warning("%r: the handler failed; released, delay %g s", record, delay, exc_info=failure)
         if stopped:
