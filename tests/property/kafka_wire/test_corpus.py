@@ -32,6 +32,7 @@ def test_request_is_encoded_as_received(one: Recorded) -> None:
     assert written[4:] == one.frame
 
 
+@pytest.mark.slow
 def test_mutated_requests_are_rejected_or_read() -> None:
     for one in RECORDED:
         for at in range(len(one.frame)):

@@ -73,6 +73,7 @@ def test_garbage_frame_is_rejected_or_read(data: bytes) -> None:
             assert result_of(request_in_portions(frame, header, codec)) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 100, MAX_ENTRIES])
 def test_memory_is_bounded_by_entries_not_by_stated_length(size: int) -> None:
     """Topics of two bytes each cost the most memory per byte."""

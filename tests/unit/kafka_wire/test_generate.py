@@ -9,6 +9,7 @@ import pytest
 from sharebroker_server.kafka_wire import generate
 
 
+@pytest.mark.slow
 def test_the_table_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["generate", "--check"])
     assert generate.main() == 0

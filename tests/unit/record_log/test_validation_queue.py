@@ -61,6 +61,7 @@ async def test_a_small_batch_is_validated_at_once(queue: ValidationQueue) -> Non
     turns.stop()
 
 
+@pytest.mark.slow
 async def test_other_tasks_run_between_the_slices_of_a_large_batch(queue: ValidationQueue) -> None:
     turns = Turns()
     assert await outcome(queue, consecutive(MAX_RECORDS)) == SETTINGS.headers(consecutive(MAX_RECORDS), NOW)

@@ -568,6 +568,7 @@ async def test_a_jump_of_redis_clock_changes_no_wait_in_memory(harness: Harness,
     assert 20.0 <= now() - released < 20.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jump", "waited"), [(3600.0, 0.0), (15.0, 5.0), (-3600.0, 3620.0)])
 async def test_a_jump_of_redis_clock_moves_the_waits_of_a_new_leader(
     harness: Harness, jump: float, waited: float

@@ -112,6 +112,7 @@ def test_end_closes_tasks_of_killed_processes() -> None:
     assert unwound == ["a"]
 
 
+@pytest.mark.slow
 def test_busy_loop_is_detected() -> None:
     async def forever(loop: SimulatedLoop) -> None:
         await loop.create_future()

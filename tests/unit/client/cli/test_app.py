@@ -80,6 +80,7 @@ def test_bad_usage_ends_with_code_2(arguments: list[str]) -> None:
 COMMAND = "from sharebroker.cli import main; main()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_redirected_to_dev_null(closed: str) -> None:
     words = [sys.executable, "-c", COMMAND, "topics", "list", "--server", "127.0.0.1:1"]

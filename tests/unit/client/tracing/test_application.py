@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 _PROGRAM = """
 import sys
 import sharebroker_server.broker.commands.serve, sharebroker.cli.app, sharebroker.aio
@@ -15,5 +17,6 @@ assert not found, found
 """
 
 
+@pytest.mark.slow
 def test_opentelemetry_is_not_imported_without_tracing() -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM], check=True, timeout=60)

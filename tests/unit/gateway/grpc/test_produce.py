@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
@@ -42,6 +44,7 @@ async def test_invalid_topic_is_rejected(harness: Harness) -> None:
     assert (await refused(harness.produce.Publish(request))).code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+@pytest.mark.slow
 async def test_a_stream_remembers_a_limited_number_of_topics(harness: Harness) -> None:
     table = harness.gateway.authorizer = TableAuthorizer()
     call = harness.produce.ProduceStream(timeout=30.0)

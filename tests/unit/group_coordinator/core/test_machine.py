@@ -34,6 +34,7 @@ def test_a_group_is_of_one_kind(group: ConsumerHarness) -> None:
     assert group.refuses(DescribeConsumers("s")).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.slow
 def test_offsets_survive_the_trimming_of_the_log(group: ConsumerHarness) -> None:
     group.commit(1)
     for offset in range(1500):

@@ -186,6 +186,7 @@ def span_id(span: ReadableSpan) -> int:
     return int(span.context.span_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1.0, 0.1, 0.01])
 def test_ratio_reduces_record_spans(ratio: float) -> None:
     process = TracedProcess(ratio)

@@ -277,6 +277,7 @@ def test_counting_the_width_stops_delivery_behind_one_record(
         test_one_unfinished_record_beside_200_000_later_ones_takes_few_runs(3600.0)
 
 
+@pytest.mark.slow
 def test_no_new_record_is_acquired_beyond_the_limit_of_runs() -> None:
     share = opened(settings=SharePartitionSettings(max_record_locks=30_000, lock_duration=1e6))
     for first in range(0, 30_000, 100):

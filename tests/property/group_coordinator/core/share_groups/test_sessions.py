@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def heartbeats(gaps: list[float], load: Load, silent: float) -> Iterator[float]:
         left, silent = left - pause, 0.0
 
 
+@pytest.mark.slow
 @given(
     loads(exact) | loads(wrong) | loads(st.integers(-900, 900).map(float)),
     st.lists(seconds(5).filter(bool), min_size=1, max_size=5),

@@ -303,6 +303,7 @@ def test_pending_offsets_and_metadata_are_bounded(
     assert unstable(group) == {AT, BESIDE}
 
 
+@pytest.mark.slow
 def test_pending_offsets_survive_the_trimming_of_the_log(group: ConsumerHarness) -> None:
     add(group, P, offsets(1))
     add(group, Q, offsets(2, BESIDE))
