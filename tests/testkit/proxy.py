@@ -13,7 +13,7 @@ class FaultProxy:
 
     `delay` holds back every chunk by this many seconds. `swallow_requests` and `swallow_replies` drop all
     data in one direction and keep the connection open (a command whose reply is dropped was executed).
-    `upstream_port` applies to new connections.
+    `upstream_port` applies to new connections. `accepted` counts connections.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class FaultProxy:
         self.swallow_requests = False
         self.swallow_replies = False
         self.upstream_port = upstream_port
+        self.accepted = 0
         self._upstream_host = upstream_host
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -77,6 +78,7 @@ class FaultProxy:
         if self._server is None:  # accepted while the proxy stopped
             writer.transport.abort()
             return
+        self.accepted += 1
         connection = asyncio.create_task(self._carry(reader, writer))
         self._connections[connection] = writer
         connection.add_done_callback(self._ended)

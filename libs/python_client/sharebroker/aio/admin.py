@@ -20,7 +20,7 @@ from sharebroker.admin_model import (
     TopicDescription,
     UserDescription,
 )
-from sharebroker.aio.connection import AsyncClient, Connection, call
+from sharebroker.aio.connection import AsyncClient, Connection
 from sharebroker.aio.scram import HASHES, mechanism_name, upsertion
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
@@ -71,7 +71,10 @@ class Admin(AsyncClient):
     """
 
     def __init__(self, address: str | Address, request_timeout: float = 30.0) -> None:
-        """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds."""
+        """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds.
+
+        A call connects again within this time if an attempt times out, but not if it is refused.
+        """
         self._connection = Connection(address)
         self._calls = self._connection.admin
         self._timeout = request_timeout
@@ -82,7 +85,7 @@ class Admin(AsyncClient):
         await self._connection.close()
 
     async def _call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any) -> A:
-        return await call(method, request, self._timeout, self._connection.metadata)
+        return await self._connection.call(method, request, self._timeout)
 
     # Topics
 

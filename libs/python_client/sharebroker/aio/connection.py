@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 import grpc
 
 from sharebroker.client_errors import DEFAULT_CLIENT_ID, ConnectionLostError
+from sharebroker_protocol import clock
 from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker_protocol.rpc_status import from_rpc_error
 
@@ -70,9 +72,47 @@ class Connection:
         self.produce: ProduceStub = produce_pb2_grpc.ProduceServiceStub(self._channel)
         self.admin: AdminStub = admin_pb2_grpc.AdminServiceStub(self._channel)
 
+    async def call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any, timeout: float) -> A:
+        """Makes a unary call of at most `timeout` seconds, and connects again if an attempt timed out.
+
+        A refused connection is not retried. Raises KafkaError.
+        """
+        deadline = clock.now() + timeout
+        pause, unreachable = _FIRST_PAUSE, None
+        while True:
+            try:
+                return await method(request, timeout=max(0.0, deadline - clock.now()), metadata=self.metadata)
+            except grpc.aio.AioRpcError as failure:
+                error = from_rpc_error(failure)
+                if not _connecting_timed_out(failure):
+                    unsent = self._channel.get_state() is not grpc.ChannelConnectivity.READY
+                    if unreachable and unsent and error.code is ErrorCode.REQUEST_TIMED_OUT:
+                        error = unreachable
+                    raise error from None
+                unreachable = error
+            if clock.now() + pause >= deadline:
+                raise unreachable
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
     async def close(self) -> None:
         """Closes the channel and cancels the calls in flight."""
         await self._channel.close()
+
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 1.0
+"""Seconds between attempts to connect."""
+_TIMED_OUT: Final = re.compile(
+    "failed to connect to all addresses.*(timed out|shutdown|endpoint closing)", re.IGNORECASE | re.DOTALL
+)
+"""gRPC's texts for an attempt without a TCP connection, a TLS handshake or the server's settings in time."""
+
+
+def _connecting_timed_out(failure: grpc.aio.AioRpcError) -> bool:
+    """Whether the call was never sent, because an attempt to connect ended at its time limit."""
+    unavailable = failure.code() is grpc.StatusCode.UNAVAILABLE
+    return unavailable and _TIMED_OUT.match(failure.details() or "") is not None
 
 
 async def call(
