@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from typing_extensions import override
 
 from sharebroker.aio.connection import AsyncClient, Connection
 from sharebroker.aio.consumer_engine import ConsumerEngine
-from sharebroker.aio.steps import ConsumerCalls, Steps
+from sharebroker.aio.steps import ConsumerCalls, Steps, checked_topics
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
 from sharebroker_protocol.address import Address
@@ -51,26 +51,24 @@ class ShareConsumer(ConsumerCalls, AsyncClient):
         topics: Iterable[str] = (),
         config: ConsumerConfig | None = None,
     ) -> None:
-        """Creates a consumer; it connects when it is subscribed.
+        """Creates a consumer, and subscribes it to `topics` if there are any. It connects once subscribed.
 
         `address` is the gateway's `host:port` or another form that sharebroker_protocol.address describes.
-        With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
+        Without a `with` block the caller must call `close`. Raises KafkaError INVALID_CONFIG,
+        INVALID_TOPIC_EXCEPTION.
         """
+        subscribed = checked_topics(topics)
         config = config or ConsumerConfig()
         connection = Connection(address, config.client_id)
-        super().__init__(ConsumerEngine(connection, group_id, config), group_id, config)
-        self._first_topics = topics
+        engine = ConsumerEngine(connection, group_id, config)
+        if subscribed:
+            engine.subscribe(subscribed)
+        super().__init__(engine, group_id, config, subscribed)
 
     def __del__(self) -> None:
         if hasattr(self, "_steps") and self._engine.running:
             warn_unclosed(self)
             self._engine.abandon()
-
-    @override
-    async def __aenter__(self) -> Self:
-        if self._first_topics:
-            await self.subscribe(self._first_topics)
-        return self
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Yields records one by one until the consumer is closed or `wakeup` is called.
@@ -88,7 +86,8 @@ class ShareConsumer(ConsumerCalls, AsyncClient):
 
         Replaces an earlier subscription. Raises KafkaError INVALID_TOPIC_EXCEPTION.
         """
-        requested = self._steps.check_topics(topics)
+        self._steps.enter()
+        requested = checked_topics(topics)
         if not requested:
             await self.unsubscribe()
             return

@@ -130,6 +130,15 @@ Steps = Generator[Coroutine[Any, Any, Turn], Turn, T]
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
+def checked_topics(topics: Iterable[str]) -> frozenset[str]:
+    """Returns the topics as a set. Raises KafkaError INVALID_TOPIC_EXCEPTION."""
+    requested = frozenset([topics] if isinstance(topics, str) else topics)
+    for topic in requested:
+        if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is not a legal topic name.")
+    return requested
+
+
 class ConsumerSteps:
     """The calls of one consumer. At most one thread or task uses it at a time."""
 
@@ -151,15 +160,6 @@ class ConsumerSteps:
             raise IllegalStateError("a callback of the consumer must not call the consumer")
         if self.closed:
             raise IllegalStateError("the consumer is closed")
-
-    def check_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Returns the topics as a set. Raises KafkaError INVALID_TOPIC_EXCEPTION."""
-        self.enter()
-        requested = frozenset([topics] if isinstance(topics, str) else topics)
-        for topic in requested:
-            if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is not a legal topic name.")
-        return requested
 
     def poll(self, timeout: float) -> Steps[list[Record]]:
         """Returns records within `timeout` seconds, or an empty list (Kafka: ShareConsumer.poll)."""
@@ -337,11 +337,14 @@ class ConsumerSteps:
 class ConsumerCalls:
     """The calls of a share consumer that do not wait, and the ones that a subclass drives (see `Steps`)."""
 
-    def __init__(self, engine: ConsumerEngine, group_id: str, config: ConsumerConfig) -> None:
+    def __init__(
+        self, engine: ConsumerEngine, group_id: str, config: ConsumerConfig, topics: frozenset[str]
+    ) -> None:
         self._config = config
         self._group_id = group_id
         self._engine = engine
         self._steps = ConsumerSteps(engine, config)
+        self._steps.topics = topics
 
     @property
     def member_id(self) -> str:

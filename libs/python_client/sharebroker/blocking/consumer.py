@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from typing_extensions import override
 
 from sharebroker.aio.connection import Connection
 from sharebroker.aio.consumer_engine import ConsumerEngine
-from sharebroker.aio.steps import ConsumerCalls, Steps
+from sharebroker.aio.steps import ConsumerCalls, Steps, checked_topics
 from sharebroker.blocking.loop_thread import BlockingClient
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
 from sharebroker_protocol.address import Address
@@ -40,27 +40,27 @@ class ShareConsumer(ConsumerCalls, BlockingClient[ConsumerEngine]):
         topics: Iterable[str] = (),
         config: ConsumerConfig | None = None,
     ) -> None:
-        """Creates a consumer; it connects when it is subscribed.
+        """Creates a consumer, and subscribes it to `topics` if there are any. It connects once subscribed.
 
         `address` is the gateway's `host:port` or another form that sharebroker_protocol.address describes.
-        With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
+        Without a `with` block the caller must call `close`. Raises KafkaError INVALID_CONFIG,
+        INVALID_TOPIC_EXCEPTION.
         """
+        subscribed = checked_topics(topics)
         config = config or ConsumerConfig()
-        BlockingClient.__init__(
-            self, lambda: ConsumerEngine(Connection(address, config.client_id), group_id, config)
-        )
-        ConsumerCalls.__init__(self, self._client, group_id, config)
-        self._first_topics = topics
+
+        def start() -> ConsumerEngine:
+            engine = ConsumerEngine(Connection(address, config.client_id), group_id, config)
+            if subscribed:
+                engine.subscribe(subscribed)
+            return engine
+
+        BlockingClient.__init__(self, start)
+        ConsumerCalls.__init__(self, self._client, group_id, config, subscribed)
 
     @override
     def _in_use(self) -> bool:
         return self._engine.running
-
-    @override
-    def __enter__(self) -> Self:
-        if self._first_topics:
-            self.subscribe(self._first_topics)
-        return self
 
     def __iter__(self) -> Iterator[Record]:
         """Yields records one by one until the consumer is closed or `wakeup` is called.
@@ -88,7 +88,8 @@ class ShareConsumer(ConsumerCalls, BlockingClient[ConsumerEngine]):
 
         Replaces an earlier subscription. Raises KafkaError INVALID_TOPIC_EXCEPTION.
         """
-        requested = self._steps.check_topics(topics)
+        self._steps.enter()
+        requested = checked_topics(topics)
         if not requested:
             self.unsubscribe()
             return

@@ -16,7 +16,8 @@ from sharebroker import ConsumerConfig, ErrorCode, KafkaError, ProducerConfig
 from sharebroker.aio import Admin, Producer, ShareConsumer, connection
 from sharebroker.aio.connection import WARN_AFTER, WARN_INTERVAL, ConnectWarnings, RunningStream
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker_protocol.address import Address
+from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
+from tests.testkit.proxy import FaultProxy
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
@@ -75,6 +76,44 @@ async def test_retry_after_reaches_the_caller(gateway: FakeGateway) -> None:
         assert caught.value.retry_after == 2.5
 
 
+@pytest.fixture
+def short_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits an attempt to connect to 0.2 s."""
+    kept = [option for option in connection._OPTIONS if option != CONNECT_TIMEOUT]
+    monkeypatch.setattr(connection, "_OPTIONS", (*kept, (CONNECT_TIMEOUT[0], 200)))
+
+
+@pytest.mark.usefixtures("short_attempts")
+async def test_admin_connects_again_to_a_server_that_is_frozen_at_first(gateway: FakeGateway) -> None:
+    async with FaultProxy(int(gateway.address.rpartition(":")[2])) as proxy:
+        proxy.swallow_replies = True
+        async with Admin(f"127.0.0.1:{proxy.port}") as admin:
+            listing = asyncio.create_task(admin.list_topics())
+            await eventually(lambda: proxy.accepted >= 2)
+            assert not listing.done()
+            proxy.swallow_replies = False
+            assert [topic.name for topic in await listing] == ["flights"]
+
+
+@pytest.mark.usefixtures("short_attempts")
+@pytest.mark.parametrize("request_timeout", [0.3, 0.5, 1.0])
+async def test_server_that_stays_frozen_is_reported_as_unreachable(
+    gateway: FakeGateway, request_timeout: float
+) -> None:
+    async with FaultProxy(int(gateway.address.rpartition(":")[2])) as proxy:
+        proxy.swallow_replies = True
+        async with Admin(f"127.0.0.1:{proxy.port}", request_timeout) as admin:
+            with pytest.raises(KafkaError, match="cannot be reached") as caught:
+                await admin.list_topics()
+            assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_refused_connection_is_not_retried() -> None:
+    async with Admin(f"127.0.0.1:{free_port()}", request_timeout=3600) as admin:
+        with pytest.raises(KafkaError, match="cannot be reached"):
+            await admin.list_topics()
+
+
 async def test_every_call_has_the_client_id(gateway: FakeGateway) -> None:
     config = ProducerConfig(client_id="reports")
     async with Producer(gateway.address, config) as producer:
@@ -86,6 +125,36 @@ async def test_every_call_has_the_client_id(gateway: FakeGateway) -> None:
     async with Admin(Address.parse(gateway.address)) as admin:
         await admin.list_topics()
     assert gateway.client_ids["Metadata"] == "sharebroker-python"
+
+
+async def test_consumer_without_a_with_block_is_subscribed(gateway: FakeGateway) -> None:
+    consumer = ShareConsumer(gateway.address, "group", (name for name in ["flights"]))
+    assert consumer.subscription == {"flights"}
+    await eventually(lambda: gateway.streams and gateway.stream.assignment)
+    gateway.stream.deliver(batch(0, [b"v"]), 0, 0)
+    (record,) = await consumer.poll(5)
+    assert record.value == b"v"
+    await consumer.close()
+
+
+async def test_blocking_consumer_without_a_with_block_is_subscribed(gateway: FakeGateway) -> None:
+    consumer = await asyncio.to_thread(sharebroker.ShareConsumer, gateway.address, "group", ["flights"])
+    assert consumer.subscription == {"flights"}
+    await eventually(lambda: gateway.streams and gateway.stream.assignment)
+    gateway.stream.deliver(batch(0, [b"v"]), 0, 0)
+    (record,) = await asyncio.to_thread(consumer.poll, 5)
+    assert record.value == b"v"
+    await asyncio.to_thread(consumer.close)
+
+
+@pytest.mark.parametrize("make", [ShareConsumer, sharebroker.ShareConsumer])
+async def test_invalid_topic_is_rejected_at_once(
+    make: Callable[[str, str, list[str]], object], gateway: FakeGateway
+) -> None:
+    with pytest.raises(KafkaError) as caught:
+        make(gateway.address, "group", ["flights", "no topic"])
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "sharebroker" not in [thread.name for thread in threading.enumerate()]
 
 
 async def test_dropped_consumer_is_cleaned_up(gateway: FakeGateway) -> None:
