@@ -24,7 +24,12 @@ from sharebroker_protocol.gateway.v1 import (
     produce_pb2_grpc,
     share_pb2_grpc,
 )
-from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
+from sharebroker_protocol.gateway.v1.share_pb2 import (
+    AcknowledgeRequest,
+    AcknowledgeResponse,
+    ConsumeRequest,
+    ConsumeResponse,
+)
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.rpc_status import abort
 
@@ -99,6 +104,11 @@ class FakeGateway:
         self.heartbeat_errors: list[ErrorCode] = []
         self.heartbeat_interval = 0.05
         self.streams: list[Stream] = []
+        self.decisions: list[AcknowledgeRequest.Decision] = []
+        self.acknowledge_errors: list[ErrorCode | KafkaError] = []
+        """Errors of the next calls of Acknowledge: of each of its results, or of the call."""
+        self.lost_offsets: set[int] = set()
+        self.unavailable_offsets: set[int] = set()
         self.auto_answer = True
         self.topic_partitions = 2
         self.produced: list[tuple[int, bytes]] = []
@@ -182,6 +192,25 @@ class FakeGateway:
         finally:
             stream.ended = True
             reading.cancel()
+
+    async def Acknowledge(self, request: AcknowledgeRequest, context: Context) -> AcknowledgeResponse:
+        self._note(context, "Acknowledge")
+        self.decisions.extend(request.acknowledgements)
+        error = self.acknowledge_errors.pop(0) if self.acknowledge_errors else None
+        if isinstance(error, KafkaError):
+            await abort(context, error)
+        response = AcknowledgeResponse()
+        for decision in request.acknowledgements:
+            code = error if isinstance(error, ErrorCode) else self._error_of(decision)
+            deadline = round(FAR * 1000)
+            response.results.add(topic=decision.topic, error_code=code.value, lock_deadline_ms=deadline)
+        return response
+
+    def _error_of(self, decision: AcknowledgeRequest.Decision) -> ErrorCode:
+        offsets = range(decision.offset, decision.last_offset + 1)
+        if not self.unavailable_offsets.isdisjoint(offsets):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if self.lost_offsets.isdisjoint(offsets) else ErrorCode.INVALID_RECORD_STATE
 
     async def _read(self, stream: Stream, requests: AsyncIterator[ConsumeRequest]) -> None:
         with contextlib.suppress(grpc.aio.BaseError, grpc.RpcError):

@@ -135,12 +135,13 @@ class AcquiredRecords:
     `unacknowledged` counts offsets without a final acknowledgement sent. `lost` lists ranges with a lost
     lock, `renewed` ranges with a later deadline, `settled` ranges that need no lock: their acknowledgement is
     confirmed, or they have no record (last inclusive). `watchers` has functions to call when the lock on an
-    offset is lost.
+    offset is lost. The lock of `durable` records may outlive the stream.
     """
 
     __slots__ = (
         "deadline",
         "delivery_count",
+        "durable",
         "first",
         "last",
         "lost",
@@ -166,6 +167,7 @@ class AcquiredRecords:
         self.sink = sink
         self.since = 0.0
         self.delivery_count = 1
+        self.durable = False
         self.token = 0
         self.deadline = float("inf")
         self.unacknowledged = self.last - self.first + 1

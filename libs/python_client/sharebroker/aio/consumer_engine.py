@@ -3,12 +3,13 @@
 Theory of operation
 -------------------
 
-An engine belongs to one event loop. While the consumer is subscribed, three tasks run:
+An engine belongs to one event loop. While the consumer is subscribed, these tasks run:
 
 - `GroupMember` keeps the membership alive, independently of the application's polls.
 - `_run_streams` opens one `ConsumeStream` after the other. Each stream has an `Accumulator` of its own, so an
   acquisition of an earlier stream is recognised by its sink and never acknowledged on a later one: the server
-  released its records when the stream ended.
+  released its records when the stream ended. Acquisitions with durable locks move to the accumulator of
+  `DurableLocks`, a fourth task.
 - `_maintain_locks` renews locks (`auto_renew`) and undoes the acquisition of records that the application
   does not poll for.
 
@@ -36,6 +37,7 @@ from typing import Any, Final, TypeVar
 
 from sharebroker.aio.connection import Connection, ConnectWarnings
 from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
+from sharebroker.aio.durable_locks import DurableLocks
 from sharebroker.aio.heartbeats import GroupMember
 from sharebroker.aio.stream import ConsumeStream, subscribe_request
 from sharebroker.client_errors import ConnectionLostError
@@ -57,6 +59,7 @@ from sharebroker_protocol.records.record import AcknowledgeType, Record, spans
 T = TypeVar("T")
 _MAX_STORED_OFFSETS = 100_000  # limits memory if the application never commits
 _STREAM_END_TIMEOUT: Final = 5.0  # seconds that the server has to end a stream
+_CONFIRMATION_INTERVAL: Final = 0.05  # seconds
 _LONGEST_UNPOLLED: Final = 30.0
 """Seconds after which records that the application does not poll for are returned, however long the locks."""
 
@@ -78,7 +81,9 @@ class ConsumerEngine:
         self._flow_control = FlowControl(config.max_poll_records, config.prefetch_records)
         self._leaving = False
         self._writer_wake = asyncio.Event()
-        self._accumulator = self._new_accumulator()
+        self._durable_wake = asyncio.Event()
+        self._durable = self._new_accumulator(self._durable_wake)
+        self._accumulator = self._new_accumulator(self._writer_wake, self._durable)
         self._stream: ConsumeStream | None = None
         self._renewal = Renewal()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
@@ -100,6 +105,10 @@ class ConsumerEngine:
             self._start(self._member.run())
             self._start(self._run_streams())
             self._start(self._maintain_locks())
+            member = (self._group_id, self.member_id)
+            self._durable = self._new_accumulator(self._durable_wake)
+            durable = DurableLocks(self.connection, member, self._config, self._durable, self.on_lock_lost)
+            self._start(durable.run(self._durable_wake))
 
     async def next_turn(self, timeout: float | None, *, poll: bool) -> Turn:
         """Waits for records or callbacks, at most `timeout` seconds (None: no limit).
@@ -138,7 +147,7 @@ class ConsumerEngine:
 
     async def pending(self) -> Turn:
         """Returns the acknowledgements without an outcome."""
-        return Turn(pending=self._accumulator.pending())
+        return Turn(pending=[*self._durable.pending(), *self._accumulator.pending()])
 
     def pop_outcomes(self) -> list[AcknowledgementOutcome]:
         """Returns the outcomes since the last call, limited to those of the latest 100,000 offsets."""
@@ -151,7 +160,7 @@ class ConsumerEngine:
     @property
     def has_unconfirmed(self) -> bool:
         """Whether an acknowledgement is queued or in flight."""
-        return self._accumulator.has_unconfirmed
+        return self._accumulator.has_unconfirmed or self._durable.has_unconfirmed
 
     async def leave(self, open_records: list[Record], timeout: float) -> Turn:
         """Leaves the group within `timeout` seconds.
@@ -166,13 +175,18 @@ class ConsumerEngine:
         self._flow_control.stop_prefetch()
         self._queue.clear()
         self.prefetched.clear()
-        for acquisition, first, last in spans(self._on_current_stream(open_records)):
-            self._accumulator.queue_internal(acquisition, (first, last), AcknowledgeType.RELEASE)
+        for accumulator in (self._accumulator, self._durable):
+            for acquisition, first, last in spans(_held_by(accumulator, open_records)):
+                accumulator.queue_internal(acquisition, (first, last), AcknowledgeType.RELEASE)
         if self._stream is not None:
             self._stream.finish()
             await asyncio.wait(self._tasks[1:2], timeout=min(timeout, _STREAM_END_TIMEOUT))
+        until = min(deadline, self._loop.time() + _STREAM_END_TIMEOUT)
+        while self._durable.has_unconfirmed and self._loop.time() < until:
+            await self._queue.wait(min(until, self._loop.time() + _CONFIRMATION_INTERVAL))
         await end(self._tasks[1:])
-        self._accumulator.close(ConnectionLostError("the consumer left the group"))
+        for accumulator in (self._accumulator, self._durable):
+            accumulator.close(ConnectionLostError("the consumer left the group"))
         if self._tasks:
             self._member.wake()
             with suppress(TimeoutError):
@@ -208,7 +222,7 @@ class ConsumerEngine:
 
     def credit(self, held: int, outstanding: int) -> int:
         """Returns the credit to send, given the records held and outstanding; negative withdraws credit."""
-        return self._flow_control.credit(held, outstanding)
+        return self._flow_control.credit(held + self._durable.unacknowledged, outstanding)
 
     def on_subscribed(self, lock_timeout: float) -> None:
         """Stores the length of the stream's locks, in seconds."""
@@ -236,8 +250,11 @@ class ConsumerEngine:
 
     def on_ended(self, lost: list[LostOffsets], reason: str) -> None:
         """Reports the records, unless the consumer gave them up because it leaves."""
-        if not self._leaving:
-            self._report_lost(lost, reason)
+        if self._leaving:
+            return
+        self._report_lost(lost, reason)
+        if self._config.auto_renew:  # at once, so that a lock that did not outlive the stream is reported
+            self._renewal.renew((self._durable,), self._loop.time(), 0.0)
 
     def _report_lost(self, lost: list[LostOffsets], reason: str) -> None:
         """Logs the records that the application received, as one warning, and queues their callbacks."""
@@ -265,9 +282,10 @@ class ConsumerEngine:
             self.membership.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(failure)))
             self._queue.notify()
 
-    def _new_accumulator(self) -> Accumulator:
+    def _new_accumulator(self, wake: asyncio.Event, successor: Accumulator | None = None) -> Accumulator:
         explicit = self._config.share_acknowledgement_mode == "explicit"
-        return (Accumulator if explicit else ImplicitAccumulator)(self._wake_writer, self._on_outcome)
+        accumulator = Accumulator if explicit else ImplicitAccumulator
+        return accumulator(partial(self._set, wake), self._on_outcome, successor)
 
     def _on_outcome(self, batch: PendingAckBatch, error: KafkaError | None) -> None:
         """Passes an outcome to the event loop.
@@ -294,18 +312,18 @@ class ConsumerEngine:
             self._queue.put_callback(lambda: _call_logged(callback, outcome))
         self._queue.notify()
 
-    def _wake_writer(self) -> None:
-        """Wakes the stream's writer; called by the application after it acknowledged."""
+    def _set(self, wake: asyncio.Event) -> None:
+        """Wakes a writer; called by the application after it acknowledged."""
         if threading.get_ident() == self._thread:
-            self._writer_wake.set()
+            wake.set()
         else:
-            self._loop.call_soon_threadsafe(self._writer_wake.set)
+            self._loop.call_soon_threadsafe(wake.set)
 
     async def _run_streams(self) -> None:
         """Runs one stream after the other, with back-off, while the consumer is subscribed."""
         wait, warnings = self._config.retry_backoff_ms / 1000, ConnectWarnings()
         while not self._leaving:
-            self._accumulator = self._new_accumulator()
+            self._accumulator = self._new_accumulator(self._writer_wake, self._durable)
             self._stream = stream = ConsumeStream(self, self._accumulator, self._writer_wake)
             stream.assignment = self.membership.assigned
             started = self._loop.time()
@@ -342,7 +360,7 @@ class ConsumerEngine:
             if self._flow_control.stop_prefetch_after(longest_wait, now):
                 self._writer_wake.set()
             if self._config.auto_renew:
-                self._renewal.renew(self._accumulator, now, lock_timeout / 3)
+                self._renewal.renew((self._accumulator, self._durable), now, lock_timeout / 3)
 
     def _undo_late_records(self) -> None:
         """Undoes records that arrived after the poll returned, if prefetching is disabled."""
@@ -358,18 +376,20 @@ class ConsumerEngine:
                 waiting.append(self.prefetched.popleft())
         if waiting:
             self._flow_control.stop_prefetch()
-            self._accumulator.undo(self._on_current_stream(waiting))
-
-    def _on_current_stream(self, records: Iterable[Record]) -> list[Record]:
-        """Filters records acquired on the current stream whose lock is not lost."""
-        current = (record for record in records if record.acquisition.sink is self._accumulator)
-        return [record for record in current if not record.lock_lost]
+            for accumulator in (self._accumulator, self._durable):
+                accumulator.undo(_held_by(accumulator, waiting))
 
     def _update_assignment(self) -> None:
         """Passes a changed assignment to the stream."""
         if self._stream is not None and self._stream.assignment != self.membership.assigned:
             self._stream.assignment = self.membership.assigned
             self._writer_wake.set()
+
+
+def _held_by(accumulator: Accumulator, records: Iterable[Record]) -> list[Record]:
+    """Filters records of an accumulator's acquisitions whose lock is not lost."""
+    own = (record for record in records if record.acquisition.sink is accumulator)
+    return [record for record in own if not record.lock_lost]
 
 
 def _call_logged(callback: Callable[[T], None], argument: T) -> None:

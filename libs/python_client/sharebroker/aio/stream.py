@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sharebroker.aio.connection import Connection, RunningStream
 from sharebroker.client_errors import ConnectionLostError
@@ -19,10 +19,13 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
 from sharebroker_protocol.membership import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
-from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, BlamelessRelease
+from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, BlamelessRelease, spans
 
 if TYPE_CHECKING:
     import grpc
+
+DURABLE_LOCK_MS: Final = 60_000
+"""The shortest lock that outlives its stream: its renewal is stored, so the first one is sent at once."""
 
 _CORRUPT = "the checksum of the batch is wrong"
 _LOCK_ENDED = "the lock timed out, or the leader of the partition changed"
@@ -61,6 +64,7 @@ class ConsumeStream:
         self._wake = wake
         self._finishing = False
         self._must_react = False
+        self._durable_locks = False
         self._sent_assignment: Partitions | None = None
         self.outstanding = 0
         """Unused credit; negative if records arrived after their credit was withdrawn."""
@@ -70,6 +74,7 @@ class ConsumeStream:
 
     async def run(self, connection: Connection, subscribe: ConsumeRequest.Subscribe) -> None:
         """Runs until the stream ends; raises its KafkaError after failing unconfirmed acknowledgements."""
+        self._durable_locks = subscribe.durable_locks
         call = connection.share.Consume(metadata=connection.metadata)
         stream = RunningStream(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
         error: KafkaError | None = None
@@ -163,6 +168,10 @@ class ConsumeStream:
             self._accumulator.add_acquisition(acquisition)
             acquisitions.append(acquisition)
         decoded = decode(delivery.record_batches, acquisitions)
+        if self._durable_locks:
+            for acquisition, first, last in spans(decoded.records):
+                acquisition.durable = True
+                self._accumulator.queue_internal(acquisition, (first, last), AcknowledgeType.RENEW)
         for span in decoded.unreadable:
             reason = _CORRUPT if span.kind is AcknowledgeType.REJECT else None
             self._accumulator.queue_internal(span.acquisition, (span.first, span.last), span.kind, reason)
@@ -182,6 +191,7 @@ def subscribe_request(group_id: str, member_id: str, config: ConsumerConfig) -> 
         client_id=config.client_id,
         pause_on_lock_lost=True,
         lock_ms=config.lock_ms,
+        durable_locks=config.lock_ms >= DURABLE_LOCK_MS,
     )
 
 

@@ -15,6 +15,7 @@ replacing against draining; everything else needs no lock, because `deque.append
 acknowledgement that is queued during the drain is either drained or causes another wake-up.
 
 After `close` no task drains the queue. Acknowledgements then fail at once, in the thread that makes them.
+Those of durable acquisitions, and the acquisitions themselves, move to the `successor` instead.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from sharebroker_protocol.errors import IllegalStateError, KafkaError
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import QUEUED, SENT
 from sharebroker_protocol.records.record import (
     Acknowledgement,
@@ -39,13 +40,15 @@ from sharebroker_protocol.records.record import (
 
 RENEW: Final = AcknowledgeType.RENEW
 RELEASE: Final = AcknowledgeType.RELEASE
+GAP: Final = AcknowledgeType.GAP
 
 
 class PendingAckBatch:
     """Consecutive offsets of one acquisition with one acknowledge type: one entry on the wire.
 
     `entries` are the acknowledgements that wait for its outcome. `reported` is whether the application
-    receives the outcome. `unseen` marks records that the application never received.
+    receives the outcome. `unseen` marks records that the application never received. `resent`: it was sent
+    before, and may have been applied.
     """
 
     __slots__ = (
@@ -59,6 +62,7 @@ class PendingAckBatch:
         "kind",
         "last",
         "reported",
+        "resent",
         "unseen",
     )
 
@@ -75,7 +79,7 @@ class PendingAckBatch:
         self.first, self.last = offsets
         self.kind = kind
         self.detail = detail
-        self.done = self.reported = self.unseen = False
+        self.done = self.reported = self.resent = self.unseen = False
         self.entries: Sequence[Acknowledgement] = ()
         self._unconfirmed = self.last - self.first + 1
 
@@ -100,6 +104,7 @@ class PendingAckBatch:
             return self
         part = PendingAckBatch(self.acquisition, (first, last), self.kind, self.detail)
         part.reported = self.reported
+        part.unseen = self.unseen
         part.entries = [ack for ack in self.entries if first <= ack.offset <= last]
         self.entries = [ack for ack in self.entries if not first <= ack.offset <= last]
         return part
@@ -132,15 +137,22 @@ class Accumulator:
         "_lock",
         "_on_outcome",
         "_queue",
+        "_successor",
         "_wake",
         "_woken",
         "held",
         "unacknowledged",
     )
 
-    def __init__(self, wake: Callable[[], None], on_outcome: OnOutcome | None = None) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        on_outcome: OnOutcome | None = None,
+        successor: Accumulator | None = None,
+    ) -> None:
         self._wake = wake
         self._on_outcome = on_outcome
+        self._successor = successor
         self._woken = False
         self._queue: deque[Acknowledgement] = deque()
         self._batches: deque[PendingAckBatch] = deque()
@@ -203,8 +215,9 @@ class Accumulator:
 
     def add_acquisition(self, acquisition: AcquiredRecords) -> None:
         """Adds an acquisition made for this stream."""
-        self.held.add(acquisition)
-        self.unacknowledged += acquisition.unacknowledged
+        if acquisition.unacknowledged:
+            self.held.add(acquisition)
+            self.unacknowledged += acquisition.unacknowledged
 
     def queue_internal(
         self,
@@ -236,12 +249,12 @@ class Accumulator:
             batches += _coalesced(group)
         if self._closed is not None:
             for batch in batches:
-                self._complete(batch, self._closed)
+                self._end(batch, self._closed)
             return []
         for batch in batches:
             self._last_id = batch.id = self._last_id + 1
             self._in_flight[batch.id] = batch
-            if batch.kind is not RENEW:
+            if batch.kind is not RENEW and not batch.resent:
                 self._count_acknowledged(batch.acquisition, batch.last - batch.first + 1)
         return batches
 
@@ -266,8 +279,20 @@ class Accumulator:
             del self._in_flight[batch_id]
         if part.kind is RENEW and error is None:
             part.acquisition.renew(part.first, part.last, deadline)
-        self._complete(part, error)
+        if error is not None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            part.resent = True
+            self._end(part, error)
+        else:
+            self._complete(part, error)
         return part
+
+    def _end(self, batch: PendingAckBatch, error: KafkaError) -> None:
+        """Completes a batch that this stream cannot send, or moves it to the successor if it is durable."""
+        own_renewal = batch.kind is RENEW and not batch.reported
+        if self._successor is None or not batch.acquisition.durable or own_renewal or batch.kind is GAP:
+            self._complete(batch, error)
+        else:
+            self._successor._queue_batch(batch)
 
     def _complete(self, batch: PendingAckBatch, error: KafkaError | None) -> None:
         if error is None and batch.kind is not RENEW:
@@ -323,9 +348,16 @@ class Accumulator:
         """
         self._closed = error
         locked = self._locked()
+        if self._successor is not None:
+            for acquisition in locked:
+                if acquisition.durable:
+                    acquisition.sink = self._successor
+                    self._successor.add_acquisition(acquisition)
+            locked = [acquisition for acquisition in locked if not acquisition.durable]
         in_flight, self._in_flight = self._in_flight, {}
         for batch in in_flight.values():
-            self._complete(batch, error)
+            batch.resent = True
+            self._end(batch, error)
         self.drain()
         self.held.clear()
         self.unacknowledged = 0
@@ -397,7 +429,7 @@ class Renewal:
         """Adds records that arrived at `now`."""
         self._batches.append((now, records))
 
-    def renew(self, accumulator: Accumulator, now: float, every: float) -> None:
+    def renew(self, accumulators: Sequence[Accumulator], now: float, every: float) -> None:
         """Queues renewals of unacknowledged records whose lock began at least `every` seconds ago.
 
         A record that the application renewed with a lock length of its own keeps that length.
@@ -406,19 +438,20 @@ class Renewal:
         for since, batch in self._batches:
             by_length: dict[Detail, list[Record]] = {}
             for record in batch:
-                if _is_unacknowledged(record, accumulator):
+                if _is_unacknowledged(record, accumulators):
                     ack = record.acknowledgement
                     by_length.setdefault(None if ack is None else ack.detail, []).append(record)
             due = now - since >= every
             for lock_ms, records in by_length.items():
                 if due:
                     for acquisition, first, last in spans(records):
-                        accumulator.queue_internal(acquisition, (first, last), RENEW, lock_ms)
+                        sink = next(one for one in accumulators if one is acquisition.sink)
+                        sink.queue_internal(acquisition, (first, last), RENEW, lock_ms)
                 remaining.append((now if due else since, records))
         self._batches = remaining
 
 
-def _is_unacknowledged(record: Record, accumulator: Accumulator) -> bool:
+def _is_unacknowledged(record: Record, accumulators: Sequence[Accumulator]) -> bool:
     ack = record.acknowledgement
     unanswered_ = ack is None or ack.kind is AcknowledgeType.RENEW
-    return unanswered_ and record.acquisition.sink is accumulator and not record.lock_lost
+    return unanswered_ and record.acquisition.sink in accumulators and not record.lock_lost

@@ -123,7 +123,8 @@ class ConsumerConfig:
     """Whether the consumer renews the locks of all held records until they are acknowledged."""
     lock_ms: int = 0
     """The length of the locks of received records, and of their renewals: 1000 to the broker's
-    `group.share.max.lock.ms`. 0: the group's `share.record.lock.duration.ms`."""
+    `group.share.max.lock.ms`. 0: the group's `share.record.lock.duration.ms`. Locks of 60,000 ms or more are
+    durable: they survive a fail-over and a broken stream. They end when the consumer leaves the group."""
     deserializer: Callable[[Record], Any] | None = None
     """Computes `record.data`. An exception is raised as RecordDeserializationError."""
     listener: RebalanceListener | None = None

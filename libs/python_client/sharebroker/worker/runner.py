@@ -12,7 +12,8 @@ A task has two phases as well. While it is in `_handling` it occupies a slot and
 it waits until the server has confirmed the acknowledgement and runs the hooks.
 
 The consumer renews the locks of all records in hand and logs lost ones. A lost lock does not interrupt the
-handler: the hook `on_lock_lost` runs, and the server rejects the acknowledgement.
+handler: the hook `on_lock_lost` runs, and the server rejects the acknowledgement. A handler under a durable
+lock begins once the lock is stored, so that its job does not run twice when the leader fails.
 """
 
 from __future__ import annotations
@@ -40,6 +41,13 @@ _CONFIRMATION_TIMEOUT: Final = 30.0
 _MAX_UNCONFIRMED: Final = 100
 _SHORTEST_IDLE_TIMEOUT: Final = 0.1
 _log = logging.getLogger(__name__)
+
+
+class _NotStartedError(Retry):
+    """The lock was lost before the handler began."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, "the lock was lost before the handler began", blameless=True)
 
 
 class Worker:
@@ -219,6 +227,7 @@ class Worker:
         failure: Exception | None = None
         with suppress(Exception), processing:  # which marks the span of a record that failed
             try:
+                await _confirm_lock(record)
                 await self._run_hook(self._config.on_start, record)
                 await self._call(record)
             except asyncio.CancelledError as cancelled:
@@ -270,7 +279,7 @@ class Worker:
         delay = release_delay(record)
         if not isinstance(failure, Retry):
             _log.warning("%r: the handler failed; released, delay %g s", record, delay, exc_info=failure)
-        if stopped:
+        if stopped or isinstance(failure, _NotStartedError):
             return
         self._retry_at = max(self._retry_at, _now() + delay)
         self._failures += 1
@@ -321,6 +330,15 @@ def _failure_of(kind: AcknowledgeType, failure: Exception | None) -> Exception |
     if failure is not None and isinstance(failure, Reject) is rejected:
         return failure
     return Reject("rejected by the handler") if rejected else Retry(None, "released by the handler")
+
+
+async def _confirm_lock(record: Record) -> None:
+    """Waits until a durable lock is stored; raises _NotStartedError if it was lost before."""
+    if record.acquisition.durable:
+        try:
+            await record.renew()
+        except KafkaError as error:
+            raise _NotStartedError from error
 
 
 async def _confirmed(record: Record) -> KafkaError | None:

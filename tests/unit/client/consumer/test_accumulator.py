@@ -468,19 +468,19 @@ def test_unacknowledged_records_are_renewed_when_due() -> None:
     records[1].accept()
     accumulator.note_lock_lost("id", 0, (3, 3), token=0)
     accumulator.drain()
-    renewal.renew(accumulator, 4.0, 5.0)
+    renewal.renew((accumulator,), 4.0, 5.0)
     assert accumulator.drain() == []
-    renewal.renew(accumulator, 5.0, 5.0)
+    renewal.renew((accumulator,), 5.0, 5.0)
     renewed = [(ack.first, ack.last, ack.kind) for ack in accumulator.drain()]
     assert renewed == [(0, 0, AcknowledgeType.RENEW), (2, 2, AcknowledgeType.RENEW)]
-    renewal.renew(accumulator, 9.0, 5.0)
+    renewal.renew((accumulator,), 9.0, 5.0)
     assert accumulator.drain() == []
 
 
 def test_records_of_an_earlier_stream_are_dropped() -> None:
     earlier, present, renewal = Accumulator(lambda: None), Accumulator(lambda: None), Renewal()
     renewal.watch(decode(batch(0, [b"v"]), [acquisition(0, 0, earlier)]).records, 0.0)
-    renewal.renew(present, 10.0, 5.0)
+    renewal.renew((present,), 10.0, 5.0)
     assert earlier.drain() == present.drain() == []
 
 
@@ -491,6 +491,6 @@ def test_automatic_renewal_keeps_the_length_of_the_application() -> None:
     records[1].renew(3600)
     (own,) = accumulator.drain()
     assert (own.kind, own.detail) == (AcknowledgeType.RENEW, 3_600_000)
-    renewal.renew(accumulator, 5.0, 5.0)
+    renewal.renew((accumulator,), 5.0, 5.0)
     renewed = {(ack.first, ack.last, ack.detail) for ack in accumulator.drain()}
     assert renewed == {(0, 0, None), (2, 2, None), (1, 1, 3_600_000)}

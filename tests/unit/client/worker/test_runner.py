@@ -95,6 +95,13 @@ def failing(error: Exception) -> Handler:
     return handler
 
 
+def _noting(handled: list[int]) -> Handler:
+    async def handler(record: Record) -> None:
+        handled.append(record.offset)
+
+    return handler
+
+
 async def succeeding(record: Record) -> None:
     pass
 
@@ -270,6 +277,39 @@ async def test_locks_are_renewed_while_the_handler_runs(gateway: FakeGateway) ->
         )
         go.set()
         assert await acknowledgements(stream, 1) == [(0, ACCEPT, 0)]
+
+
+async def test_handler_begins_once_its_durable_lock_is_stored(gateway: FakeGateway) -> None:
+    handled: list[int] = []
+    gateway.auto_answer = False
+    consumer = ConsumerConfig(lock_ms=60_000)
+    worker = Worker(gateway.address, "group", ["flights"], _noting(handled), WorkerConfig(consumer=consumer))
+    async with running(worker):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await eventually(lambda: len(stream.all_acknowledgements) == 2)
+        assert handled == []
+        gateway.auto_answer = True
+        stream.answer()
+        await eventually(lambda: handled == [0])
+
+
+async def test_handler_does_not_begin_if_its_durable_lock_is_lost(gateway: FakeGateway) -> None:
+    hooks, handled = Hooks(), list[int]()
+    gateway.auto_answer = False
+    config = WorkerConfig(
+        consumer=ConsumerConfig(lock_ms=60_000), max_failures=1, handle_signals=False, **hooks.settings()
+    )
+    async with running(Worker(gateway.address, "group", ["flights"], _noting(handled), config)) as task:
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await eventually(lambda: len(stream.all_acknowledgements) == 2)
+        stream.answer(ErrorCode.INVALID_RECORD_STATE)
+        assert await acknowledgements(stream, 1) == [(0, RELEASE, 0)]
+        stream.answer(ErrorCode.INVALID_RECORD_STATE)
+        await eventually(lambda: hooks.names() == ["on_unconfirmed"])
+        assert not task.done()
+    assert handled == []
 
 
 @pytest.mark.parametrize("cause", ["lock timed out", "stream ended"])
