@@ -1,4 +1,4 @@
-"""Workers whose locks last an hour: a job runs once, whatever fails, and comes back when its worker dies."""
+"""Workers with locks of an hour: a job runs once when its leader dies, and again when its worker dies."""
 
 from __future__ import annotations
 
@@ -140,9 +140,7 @@ def working(cluster: Cluster, started: Path) -> Iterator[subprocess.Popen[bytes]
 
 
 @pytest.mark.timeout(120)
-def test_the_job_of_a_killed_worker_comes_back_after_the_session_timeout(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_the_session_timeout_of_a_killed_worker_returns_its_job(cluster: Cluster, tmp_path: Path) -> None:
     with working(cluster, tmp_path / "started") as process:
         process.kill()
         process.wait(TIMEOUT)
