@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Annotated
@@ -18,7 +16,7 @@ import typer
 from tests.chaos.actors import Size
 from tests.chaos.deployment import LEASE, deployed
 from tests.chaos.faults import KINDS, UNPLUG, Fault, only, schedule
-from tests.chaos.kafka_clients import java_classes
+from tests.chaos.kafka_clients import java_is_there
 from tests.chaos.report import Outcome, report
 from tests.chaos.run import Chaos
 from tests.testkit.namespaces import possible
@@ -47,13 +45,12 @@ async def _run(faults: Iterable[Fault], seconds: float, random: Random, *, apart
     def log(text: str) -> None:
         typer.echo(f"{monotonic() - begun:7.1f} {text}")
 
-    with tempfile.TemporaryDirectory(prefix="sharebroker-chaos-") as folder:
-        size = Size(java_classes=java_classes(Path(folder)))
-        log(str(size))
-        networks = "each in a network namespace" if apart else "no network namespaces here (they need root)"
-        async with deployed(apart=apart) as deployment:
-            log(f"eight processes serve, {networks}")
-            return await Chaos(deployment, LEASE, random, log).run(faults, seconds, size)
+    size = Size() if java_is_there() else Size(java=0)
+    log(str(size))
+    networks = "each in a network namespace" if apart else "no network namespaces here (they need root)"
+    async with deployed(apart=apart) as deployment:
+        log(f"eight processes serve, {networks}")
+        return await Chaos(deployment, LEASE, random, log).run(faults, seconds, size)
 
 
 if __name__ == "__main__":

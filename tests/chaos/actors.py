@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 from tests.chaos.clients import GRPC, Member, Publisher
@@ -19,21 +18,15 @@ _LAST_WORDS = 60.0
 
 @dataclass(frozen=True)
 class Size:
-    """The numbers of consumers and partitions; `java` is the folder of the compiled Java program."""
+    """The numbers of consumers and partitions; `java` is 0 where Kafka's jars are missing."""
 
     partitions: int = 6
     grpc: int = 12
     librdkafka: int = 6
     java: int = 2
-    java_classes: Path | None = None
-
-    @property
-    def java_members(self) -> int:
-        """Returns how many Java members can run."""
-        return self.java if self.java_classes is not None else 0
 
     def __str__(self) -> str:
-        java = f"{self.java} Java" if self.java_classes else "no Java (make kafka brings its jars)"
+        java = f"{self.java} Java" if self.java else "no Java (make kafka brings its jars)"
         return (
             f"consumers: {self.grpc} gRPC, {self.librdkafka} librdkafka, {java}; producers: 2 gRPC, "
             f"1 librdkafka; {self.partitions} partitions"
@@ -61,12 +54,7 @@ class Actors:
             KafkaMember(history, f"k{n}", servers, topic, Random(random.random()))
             for n in range(size.librdkafka)
         ]
-        folder = size.java_classes
-        self._java_members = [
-            JavaMember(history, f"j{n}", servers, topic, folder)
-            for n in range(size.java_members)
-            if folder is not None
-        ]
+        self._java_members = [JavaMember(history, f"j{n}", servers, topic) for n in range(size.java)]
         for actor in (GRPC, KAFKA, *(f"publish {one.name}" for one in self._publishers), "publish k0"):
             history.sequences.expect([(actor, number) for number in range(size.partitions)])
         self._publishing: list[asyncio.Task[None]] = []

@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareCons
 
 from tests.chaos.history import History
 from tests.chaos.sightings import Sighting
-from tests.support.java_share_consumer import JavaShareConsumer, compiled, share_consumer
+from tests.support.java_share_consumer import JavaShareConsumer, share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.testkit.checker.events import Share, Verdict
 
@@ -152,19 +151,16 @@ class KafkaMember:
 class JavaMember:
     """Kafka's own share consumer; it accepts records when it commits."""
 
-    def __init__(self, history: History, name: str, servers: str, topic: str, folder: Path) -> None:
+    def __init__(self, history: History, name: str, servers: str, topic: str) -> None:
         self._history = history
         self._name = name
         self._servers = servers
         self._topic = topic
-        self._folder = folder
 
     def run(self, over: threading.Event) -> None:
         """Consumes until `over` is set."""
         jars = CLIENTS[SERVER.version]
-        with share_consumer(
-            jars, self._folder, self._servers, KAFKA, self._topic, **JAVA_SETTINGS
-        ) as consumer:
+        with share_consumer(jars, self._servers, KAFKA, self._topic, **JAVA_SETTINGS) as consumer:
             while not over.is_set():
                 try:
                     self._turn(consumer)
@@ -189,7 +185,6 @@ class JavaMember:
                 history.applied(KAFKA, sighting.request_id, sighting.share.partition)
 
 
-def java_classes(folder: Path) -> Path | None:
-    """Returns the compiled Java program; None if Kafka's jars or a compiler are missing."""
-    jars = CLIENTS[SERVER.version]
-    return compiled(jars, folder) if shutil.which("javac") and is_there(jars) else None
+def java_is_there() -> bool:
+    """Returns whether Kafka's jars and a Java compiler are there."""
+    return shutil.which("javac") is not None and is_there(CLIENTS[SERVER.version])

@@ -6,7 +6,6 @@ ACLS is the number of sets of ACLs; `make security` compares 10,000.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from random import Random
 
 from sharebroker_server.security.acl import (
@@ -22,9 +21,8 @@ from sharebroker_server.security.acl import (
 from sharebroker_server.security.acl_authorizer import AclAuthorizer
 from sharebroker_server.security.acl_rules import AclRules
 from sharebroker_server.security.principal import Principal
-from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.support.kafka_tools import needs_kafka, run_program
 
-PROGRAM = Path(__file__).with_name("AclDecisions.java")
 SETS = int(os.environ.get("ACLS", "500"))
 SECONDS = 300.0
 PER_SET = 12
@@ -81,7 +79,7 @@ def test_decisions_equal_kafkas() -> None:
             ours.append((context, authorizer.allows(requester, operation, Resource(kind, name))))
             lines.append(_line("T", user, host, operation, kind))
             ours.append((f"{context} by type", authorizer.allows_any(requester, operation, kind)))
-    kafkas = run_tool(str(PROGRAM), stdin="".join(lines), timeout=SECONDS).checked().lines
+    kafkas = run_program("AclDecisions", stdin="".join(lines), timeout=SECONDS).checked().lines
     assert len(kafkas) == len(ours)
     different = [
         context for (context, mine), theirs in zip(ours, kafkas, strict=True) if mine != (theirs == "1")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.client import unique
 from tests.support.kafka_jars import CLIENTS
-from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.support.kafka_tools import needs_kafka, run_program
 from tests.testkit.brokers import Cluster, one_process
 
-TOUR = Path(__file__).with_name("AdminTour.java")
+TOUR = "AdminTour"
 EXPECTED = """\
 validated: 2
 created: 1 9000
@@ -45,5 +44,5 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("version", CLIENTS)
 def test_admin_of_every_release_behaves_as_with_kafka(cluster: Cluster, version: str) -> None:
-    tour = run_tool(str(TOUR), cluster.kafka, unique("tour"), jars=CLIENTS[version])
+    tour = run_program(TOUR, cluster.kafka, unique("tour"), jars=CLIENTS[version])
     assert tour.checked().out == EXPECTED

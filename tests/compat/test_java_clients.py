@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.kafka_clusters import SharebrokerCluster
 from tests.support.kafka_jars import CLIENTS
-from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.support.kafka_tools import needs_kafka, run_program
 
-TOUR = Path(__file__).with_name("ClientTour.java")
+TOUR = "ClientTour"
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 pytestmark = [needs_kafka, pytest.mark.slow]
@@ -42,7 +42,7 @@ def first_deliveries() -> list[str]:
 
 @pytest.mark.parametrize("version", CLIENTS)
 def test_java_clients_of_every_release_behave_as_with_kafka(bootstrap: str, version: str) -> None:
-    lines = run_tool(str(TOUR), bootstrap, jars=CLIENTS[version]).checked().lines
+    lines = run_program(TOUR, bootstrap, jars=CLIENTS[version]).checked().lines
     redelivered = "record 0: key=none, headers [compression=none], delivery 2"
     rest = ["one by one: [1, 1, 1]", "start of tour-0: 17", "group: Empty with 0 members"]
     assert sorted(lines[:17]) == sorted([*first_deliveries(), redelivered])

@@ -5,16 +5,15 @@ before.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.client import connected
 from tests.support.kafka_jars import CLIENTS
-from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.support.kafka_tools import needs_kafka, run_program
 from tests.testkit.brokers import Cluster, one_process
 
-TOUR = Path(__file__).with_name("ConsumerTour.java")
+TOUR = "ConsumerTour"
 
 pytestmark = [needs_kafka, pytest.mark.xdist_group("java consumers")]
 
@@ -32,5 +31,5 @@ async def test_java_consumers_of_every_release_resume_at_the_committed_offset(
     async with connected(cluster.address) as client:
         topic, _ = await client.create()
         await client.publish(topic, [str(number) for number in range(10)], partition=0)
-    lines = run_tool(str(TOUR), cluster.kafka, topic, jars=CLIENTS[version]).checked().lines
+    lines = run_program(TOUR, cluster.kafka, topic, jars=CLIENTS[version]).checked().lines
     assert lines == ["first: 0 1 2 3", "second: 4 5 6 7 8 9", "committed: moved", "third: 8 9"]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.client import unique
 from tests.support.kafka_jars import CLIENTS
-from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.support.kafka_tools import needs_kafka, run_program
 from tests.testkit.brokers import Cluster, one_process
 
-TOUR = Path(__file__).with_name("RecordTour.java")
+TOUR = "RecordTour"
 RECORDS = 5 * 6 + 1
 """Six in each compression, and the largest."""
 
@@ -28,7 +27,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.mark.parametrize("version", CLIENTS)
 @pytest.mark.parametrize(("kind", "time"), [("CreateTime", "sent"), ("LogAppendTime", "later")])
 def test_records_are_read_unchanged(cluster: Cluster, version: str, kind: str, time: str) -> None:
-    tour = run_tool(str(TOUR), cluster.kafka, unique("records"), kind, jars=CLIENTS[version]).checked()
+    tour = run_program(TOUR, cluster.kafka, unique("records"), kind, jars=CLIENTS[version]).checked()
     assert tour.lines == [
         "beyond the limit: RecordTooLargeException",
         *(f"assigned {offset}: as sent, {kind} {time}" for offset in range(RECORDS)),

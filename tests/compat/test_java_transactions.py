@@ -5,16 +5,15 @@ order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.client import connected
 from tests.support.kafka_jars import CLIENTS
-from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.support.kafka_tools import needs_kafka, run_program
 from tests.testkit.brokers import Cluster, one_process
 
-TOUR = Path(__file__).with_name("TransactionTour.java")
+TOUR = "TransactionTour"
 RECORDS = 10
 
 pytestmark = [needs_kafka, pytest.mark.xdist_group("java transactions")]
@@ -34,5 +33,5 @@ async def test_java_clients_of_every_release_consume_and_produce_exactly_once(
         source, _ = await client.create()
         target, _ = await client.create()
         await client.publish(source, [str(number) for number in range(RECORDS)], partition=0)
-    tour = run_tool(str(TOUR), cluster.kafka, source, str(RECORDS), target, jars=CLIENTS[version])
+    tour = run_program(TOUR, cluster.kafka, source, str(RECORDS), target, jars=CLIENTS[version])
     assert tour.checked().lines == ["committed: 10", "moved: 0 1 2 3 4 5 6 7 8 9"]

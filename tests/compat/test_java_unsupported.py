@@ -5,16 +5,15 @@ indefinitely.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.client import connected
 from tests.support.kafka_jars import CLIENTS
-from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.support.kafka_tools import needs_kafka, run_program
 from tests.testkit.brokers import Cluster, one_process
 
-TOUR = Path(__file__).with_name("UnsupportedTour.java")
+TOUR = "UnsupportedTour"
 EXPECTED = {
     "consumer": "The cluster does not support the new CONSUMER group protocol. ",
     "share": "The cluster does not support the share group protocol ",
@@ -36,6 +35,6 @@ def cluster() -> Iterator[Cluster]:
 async def test_unsupported_requests_are_rejected(cluster: Cluster, version: str) -> None:
     async with connected(cluster.address) as client:
         topic, _ = await client.create()
-    lines = run_tool(str(TOUR), cluster.kafka, topic, *EXPECTED, jars=CLIENTS[version]).checked().lines
+    lines = run_program(TOUR, cluster.kafka, topic, *EXPECTED, jars=CLIENTS[version]).checked().lines
     expected = [f"{wanted}: UnsupportedVersionException: {message}" for wanted, message in EXPECTED.items()]
     assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected

@@ -27,7 +27,7 @@ from sharebroker_server.config.broker import STANDARD_AUTHORIZER
 from tests.compat.test_franz_go import PROGRAM
 from tests.compat.test_franz_go import pytestmark as needs_franz_go
 from tests.support.client import unique
-from tests.support.kafka_tools import Ran, as_properties, needs_kafka, run_tool
+from tests.support.kafka_tools import Ran, as_properties, needs_kafka, run_program
 from tests.testkit.brokers import one_process
 from tests.testkit.issuer import AUDIENCE, ISSUER, Issuer, jwk, jwk_set, token
 from tests.testkit.secured import ADMIN, PASSWORD, Secured, secured
@@ -35,7 +35,7 @@ from tests.testkit.waiting import until
 
 SECONDS = 30.0
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-TOUR = Path(__file__).with_name("SecurityTour.java")
+TOUR = "SecurityTour"
 EXPECTED = """\
 matching: true
 group: true
@@ -91,7 +91,7 @@ def tour(place: Secured, folder: Path, mechanism: str, patch: pytest.MonkeyPatch
         }
     written = folder / "client.properties"
     written.write_text(as_properties(properties | {"bootstrap.servers": place.cluster.kafka}))
-    return run_tool(str(TOUR), str(written), unique("tour")).checked()
+    return run_program(TOUR, str(written), unique("tour")).checked()
 
 
 @needs_kafka

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from pathlib import Path
 from time import monotonic
 
 import pytest
 
 from tests.support.client import connected
-from tests.support.java_share_consumer import compiled, share_consumer
+from tests.support.java_share_consumer import share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.testkit.brokers import Cluster, three_brokers
 
@@ -47,14 +46,13 @@ def everywhere(cluster: Cluster) -> str:
     return ",".join(serve.kafka for serve in cluster.processes)
 
 
-async def test_java_consumer_recovers_from_a_killed_broker(tmp_path: Path) -> None:
+async def test_java_consumer_recovers_from_a_killed_broker() -> None:
     jars = CLIENTS[SERVER.version]
     if shutil.which("javac") is None or not is_there(jars):
         pytest.skip("Kafka's jars or a Java 17 with its compiler are missing: make kafka")
     with three_brokers(*SETTINGS) as cluster:
         topic, group = await prepared(cluster)
-        classes = compiled(jars, tmp_path)
-        with share_consumer(jars, classes, everywhere(cluster), group, topic) as consumer:
+        with share_consumer(jars, everywhere(cluster), group, topic) as consumer:
             got = Counter(record.value for record in consumer.poll(RECORDS, SECONDS))
             assert set(consumer.commit().values()) <= {"well"}
             assert got == {str(number): 1 for number in range(RECORDS)}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, NamedTuple
 
+from tests.support.class_data import class_data
+from tests.support.java_programs import archive, programs
 from tests.support.kafka_jars import JarSet
-from tests.support.kafka_tools import java, java_environment
+from tests.support.kafka_tools import TOOL_FLAGS, java, java_environment
 
-SOURCE = Path(__file__).parent / "java" / "ShareConsole.java"
 SECONDS = 30.0
 
 
@@ -69,31 +69,26 @@ class JavaShareConsumer:
 
 @contextlib.contextmanager
 def share_consumer(
-    jars: JarSet, classes: Path, address: str, group: str, topic: str, **settings: str
+    jars: JarSet, address: str, group: str, topic: str, **settings: str
 ) -> Iterator[JavaShareConsumer]:
-    """Provides a consumer; `classes` is the folder of `compiled`. Properties have underscores for dots."""
+    """Provides a consumer. Properties have underscores for dots."""
     pairs = {"bootstrap.servers": address, "group.id": group}
     pairs |= {name.replace("_", "."): value for name, value in settings.items()}
-    process = subprocess.Popen(
-        java("ShareConsole", topic, *(f"{name}={value}" for name, value in pairs.items())),
-        env=java_environment(jars, [classes]),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        yield JavaShareConsumer(process)
-    finally:
-        process.kill()
-        process.communicate(timeout=SECONDS)
-
-
-def compiled(jars: JarSet, folder: Path) -> Path:
-    """Compiles the program against a set of jars; returns the folder with its classes."""
-    command = ["javac", "-cp", jars.class_path, "-d", str(folder), str(SOURCE)]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    return folder
+    words = [f"{name}={value}" for name, value in pairs.items()]
+    with class_data(archive(jars)) as flags:
+        process = subprocess.Popen(
+            java("ShareConsole", topic, *words, flags=[*TOOL_FLAGS, *flags]),
+            env=java_environment(jars, [programs()]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            yield JavaShareConsumer(process)
+        finally:
+            process.kill()
+            process.communicate(timeout=SECONDS)
 
 
 def _pipe(pipe: IO[str] | None) -> IO[str]:

@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 
 from tests.support.class_data import class_data
+from tests.support.java_programs import archive, programs
 from tests.support.kafka_jars import SERVER, JarSet, is_there
 
 TOOL_FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -61,7 +62,7 @@ def java(main: str, *arguments: str, flags: Sequence[str] = TOOL_FLAGS) -> list[
 
 
 def java_environment(jars: JarSet = SERVER, extra: Sequence[Path] = ()) -> dict[str, str]:
-    """Returns an environment with the class path of a set of jars, preceded by `extra` folders."""
+    """Returns an environment with the class path of a set of jars, preceded by `extra` folders and jars."""
     return {**os.environ, "CLASSPATH": os.pathsep.join([*(str(path) for path in extra), jars.class_path])}
 
 
@@ -73,11 +74,34 @@ def run_tool(
     jars: JarSet = SERVER,
 ) -> Ran:
     """Runs a Kafka tool to its end with this standard input. Raises ToolFailed after `timeout` seconds."""
+    # The tools share one archive, of the tool that ran first.
+    return _run(main, arguments, java_environment(jars), jars.folder / "tools.jsa", stdin, timeout)
+
+
+def run_program(
+    main: str,
+    *arguments: str,
+    stdin: str = "",
+    timeout: float = TOOL_SECONDS,
+    jars: JarSet = SERVER,
+) -> Ran:
+    """Runs a Java program of the tests as `run_tool` does."""
+    return _run(main, arguments, java_environment(jars, [programs()]), archive(jars), stdin, timeout)
+
+
+def _run(
+    main: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    data: Path,
+    stdin: str,
+    timeout: float,
+) -> Ran:
     try:
-        with class_data(_archive(main, jars)) as flags:
+        with class_data(data) as flags:
             done = subprocess.run(
                 java(main, *arguments, flags=[*TOOL_FLAGS, *flags]),
-                env=java_environment(jars),
+                env=environment,
                 input=stdin,
                 capture_output=True,
                 text=True,
@@ -87,11 +111,6 @@ def run_tool(
     except subprocess.TimeoutExpired as late:
         raise ToolFailed(f"{main}: not done after {timeout:g} s\n{late.stdout!r}\n{late.stderr!r}") from None
     return Ran(f"{main} {' '.join(arguments)}", done.returncode, done.stdout, _without_warnings(done.stderr))
-
-
-def _archive(main: str, jars: JarSet) -> Path:
-    # A source file runs in the compiler. The tools share one archive, of the tool that ran first.
-    return jars.folder / ("compiler.jsa" if main.endswith(".java") else "tools.jsa")
 
 
 def _without_warnings(err: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from confluent_kafka import AcknowledgeType, ShareConsumer
 
 from sharebroker import aio
 from tests.support.client import connected
-from tests.support.java_share_consumer import JavaShareConsumer, compiled, share_consumer
+from tests.support.java_share_consumer import JavaShareConsumer, share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, JarSet, is_there
 from tests.testkit.brokers import Cluster, one_process, three_brokers
 from tests.testkit.waiting import eventually
@@ -194,32 +193,24 @@ def jars(version: str) -> JarSet:
     return available(version)
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, compiled against the oldest clients, runs with all."""
-    return compiled(available(min(CLIENTS)), tmp_path_factory.mktemp("classes"))
-
-
 @EACH_VERSION
-async def test_java_consumes_and_accepts(cluster: Cluster, jars: JarSet, classes: Path) -> None:
+async def test_java_consumes_and_accepts(cluster: Cluster, jars: JarSet) -> None:
     topic, group = await prepared(cluster, 300, partitions=4)
-    with share_consumer(jars, classes, cluster.kafka, group, topic) as consumer:
+    with share_consumer(jars, cluster.kafka, group, topic) as consumer:
         got = consumer.poll(300)
         assert {record.value for record in got} == {f"record {n}" for n in range(300)}
         assert {record.delivery_count for record in got} == {1}
         assert set(consumer.commit().values()) == {"well"}
         consumer.close()
-    with share_consumer(jars, classes, cluster.kafka, group, topic) as consumer:
+    with share_consumer(jars, cluster.kafka, group, topic) as consumer:
         assert consumer.poll(1, seconds=1.5) == []
 
 
 @EACH_VERSION
-async def test_java_acknowledges_single_records_and_renews(
-    cluster: Cluster, jars: JarSet, classes: Path
-) -> None:
+async def test_java_acknowledges_single_records_and_renews(cluster: Cluster, jars: JarSet) -> None:
     topic, group = await prepared(cluster, 4)
     mode = {"share_acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit"}
-    with share_consumer(jars, classes, cluster.kafka, group, topic, **mode) as consumer:
+    with share_consumer(jars, cluster.kafka, group, topic, **mode) as consumer:
         assert [record.offset for record in consumer.poll(4)] == [0, 1, 2, 3]
         for offset, kind in enumerate(("ACCEPT", "RELEASE", "REJECT", "RENEW")):
             consumer.acknowledge(offset, kind)
@@ -236,12 +227,10 @@ async def test_java_acknowledges_single_records_and_renews(
 
 
 @EACH_VERSION
-async def test_javas_released_record_returns_after_the_backoff(
-    cluster: Cluster, jars: JarSet, classes: Path
-) -> None:
+async def test_javas_released_record_returns_after_the_backoff(cluster: Cluster, jars: JarSet) -> None:
     topic, group = await prepared(cluster, 2, 1, **RETRYING)
     mode = {"share_acknowledgement_mode": "explicit"}
-    with share_consumer(jars, classes, cluster.kafka, group, topic, **mode) as consumer:
+    with share_consumer(jars, cluster.kafka, group, topic, **mode) as consumer:
         assert [record.offset for record in consumer.poll(2)] == [0, 1]
         released = monotonic()
         consumer.acknowledge(0, "RELEASE")
@@ -256,11 +245,9 @@ async def test_javas_released_record_returns_after_the_backoff(
 
 
 @EACH_VERSION
-async def test_javas_record_returns_after_lock_timeout_and_backoff(
-    cluster: Cluster, jars: JarSet, classes: Path
-) -> None:
+async def test_javas_record_returns_after_lock_timeout_and_backoff(cluster: Cluster, jars: JarSet) -> None:
     topic, group = await prepared(cluster, 1, 1, **TIMING_OUT)
-    with share_consumer(jars, classes, cluster.kafka, group, topic) as consumer:
+    with share_consumer(jars, cluster.kafka, group, topic) as consumer:
         acquired = monotonic()
         assert [record.delivery_count for record in consumer.poll(1)] == [1]
         await timed_out(cluster, group)
@@ -271,23 +258,21 @@ async def test_javas_record_returns_after_lock_timeout_and_backoff(
 
 @ONE_VERSION
 @pytest.mark.parametrize("how", ["close", "kill"])
-async def test_java_records_are_redelivered_after_its_death(
-    cluster: Cluster, jars: JarSet, classes: Path, how: str
-) -> None:
+async def test_java_records_are_redelivered_after_its_death(cluster: Cluster, jars: JarSet, how: str) -> None:
     topic, group = await prepared(cluster, 3)
     mode = {"share_acknowledgement_mode": "explicit"}
-    with share_consumer(jars, classes, cluster.kafka, group, topic, **mode) as first:
+    with share_consumer(jars, cluster.kafka, group, topic, **mode) as first:
         assert len(first.poll(3)) == 3
         getattr(JavaShareConsumer, how)(first)
-        with share_consumer(jars, classes, cluster.kafka, group, topic) as second:
+        with share_consumer(jars, cluster.kafka, group, topic) as second:
             assert [(one.offset, one.delivery_count) for one in second.poll(3)] == [(0, 2), (1, 2), (2, 2)]
 
 
 @ONE_VERSION
-async def test_java_consumes_in_small_batches(cluster: Cluster, jars: JarSet, classes: Path) -> None:
+async def test_java_consumes_in_small_batches(cluster: Cluster, jars: JarSet) -> None:
     topic, group = await prepared(cluster, 20)
     settings = {"share_acquire_mode": "record_limit", "max_poll_records": "1"}
-    with share_consumer(jars, classes, cluster.kafka, group, topic, **settings) as consumer:
+    with share_consumer(jars, cluster.kafka, group, topic, **settings) as consumer:
         assert [record.offset for record in consumer.poll(20)] == [*range(20)]
         assert consumer.commit() == {0: "well"}
         consumer.close()

@@ -20,7 +20,7 @@ from sharebroker import Admin, Producer, ShareConsumer
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.keda import externalscaler_pb2 as keda
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from tests.support.java_share_consumer import compiled, share_consumer
+from tests.support.java_share_consumer import share_consumer
 from tests.support.kafka_jars import CLIENTS, is_there
 from tests.testkit.brokers import Cluster, four_processes
 from tests.testkit.certificates import Authority, Identity
@@ -134,7 +134,7 @@ def test_librdkafka_works_over_tls(place: Place, topic: str) -> None:
 
 
 @pytest.mark.skipif(not is_there(JARS), reason="Kafka's jars are not here: make kafka")
-def test_java_client_works_over_tls(place: Place, topic: str, tmp_path: Path) -> None:
+def test_java_client_works_over_tls(place: Place, topic: str) -> None:
     producer = KafkaProducer(place.kafka(place.someone))
     producer.produce(topic, b"over TLS")
     assert producer.flush(SECONDS) == 0
@@ -145,8 +145,7 @@ def test_java_client_works_over_tls(place: Place, topic: str, tmp_path: Path) ->
         "ssl_keystore_type": "PEM",
         "ssl_keystore_location": str(place.someone.both),
     }
-    classes = compiled(JARS, tmp_path)
-    with share_consumer(JARS, classes, place.cluster.kafka, topic, topic, **settings) as consumer:
+    with share_consumer(JARS, place.cluster.kafka, topic, topic, **settings) as consumer:
         assert [one.value for one in consumer.poll(1, SECONDS)] == ["over TLS"]
 
 
