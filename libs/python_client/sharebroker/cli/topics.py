@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
@@ -134,13 +135,21 @@ def alter(
     print_done(topic_row(topic), as_json, f"Changed topic {name}.")
 
 
-@app.command(epilog=examples("sharebroker topics delete orders", "sharebroker topics delete orders returns"))
+@app.command(
+    epilog=examples("sharebroker topics delete orders", "sharebroker topics delete orders returns --yes")
+)
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of the topics.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics with all their records and the groups' state in them."""
+    """Delete topics with all their records and the groups' state in them.
+
+    In a terminal the command asks first. Without a terminal it requires --yes.
+    """
+    if not yes:
+        _confirm(names)
     with Admin(server) as admin:
         for name in names:
             admin.delete_topic(name)
@@ -148,6 +157,13 @@ def delete(
                 print_notice(f"Deleted topic {name}.")
     if as_json:
         print_json({"deleted": names})
+
+
+def _confirm(names: list[str]) -> None:
+    """Asks whether to delete the topics. Raises typer.Abort, and typer.BadParameter without a terminal."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("Without a terminal, --yes is required to delete topics.")
+    typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
 
 
 @app.command(epilog=examples("sharebroker topics recall mails 0 4711"))

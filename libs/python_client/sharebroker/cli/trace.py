@@ -9,9 +9,18 @@ import typer
 
 from sharebroker.cli.jaeger import FinishedSpan, Jaeger, SpanName
 from sharebroker.cli.options import AsJson, Partition, Topic
-from sharebroker.cli.output import BAD_USAGE, FAILED, columns, console, print_json, print_notice, table
+from sharebroker.cli.output import (
+    BAD_USAGE,
+    FAILED,
+    columns,
+    console,
+    print_failure,
+    print_json,
+    print_notice,
+    table,
+)
 from sharebroker_protocol import clock
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing import names
 
 _DETAILS: Final = (
@@ -124,12 +133,13 @@ def trace(
         now = clock.now()
         traces_found = backend.find(_attributes(topic, partition, offset), now - hours * 3600, now)
         if not traces_found:
-            print_notice(f"sharebroker: {jaeger} has no trace of {topic}-{partition}@{offset}. {_WHY_NOT}")
+            missing = f"{jaeger} has no trace of {topic}-{partition}@{offset}. {_WHY_NOT}"
+            print_failure(KafkaError(ErrorCode.RESOURCE_NOT_FOUND, missing), as_json)
             raise typer.Exit(FAILED)
         spans = traces_found[0]
         history = lines(spans, backend.spans(elsewhere(spans)), group)
     except KafkaError as error:
-        print_notice(f"sharebroker: {error.message}")
+        print_failure(error, as_json)
         raise typer.Exit(BAD_USAGE) from None
     if as_json:
         print_json([_document(line) for line in history])

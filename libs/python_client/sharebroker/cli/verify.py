@@ -17,7 +17,7 @@ from sharebroker.cli.output import (
     FAILED,
     columns,
     console,
-    explain,
+    print_failure,
     print_json,
     print_notice,
     stderr,
@@ -66,7 +66,7 @@ def verify(
     try:
         snapshots = asyncio.run(_read(server, group, topics or ()))
     except KafkaError as error:
-        print_notice(f"sharebroker: {explain(error)}")
+        print_failure(error, as_json)
         raise typer.Exit(BAD_USAGE) from None
     document = report(group, snapshots, offsets)
     if as_json:

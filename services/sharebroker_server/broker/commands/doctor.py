@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
 from sharebroker.cli.options import AsJson, LagServer, examples
-from sharebroker.cli.output import FAILED, columns, print_notice, print_rows
+from sharebroker.cli.output import BAD_USAGE, FAILED, columns, print_failure, print_notice, print_rows
 from sharebroker_protocol.address import Address, is_loopback
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.keda import externalscaler_pb2, externalscaler_pb2_grpc
@@ -23,11 +24,13 @@ from sharebroker_server.broker.core.diagnosis import (
     of_open_gateway,
 )
 from sharebroker_server.broker.examination import examine_redis
+from sharebroker_server.broker.redis import embedded_url
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.port import RedisError
 
 _EXAMPLES: Final = (
     "sharebroker doctor --redis redis://127.0.0.1:6379",
+    "sharebroker doctor --data data",
     "sharebroker doctor --redis redis://127.0.0.1:6379 --set cluster.id=orders --json",
 )
 _LAG_WITHIN: Final = 30.0
@@ -39,7 +42,13 @@ _COLUMNS: Final = columns("level", "subject", "what FINDING", "remedy WHAT TO DO
 
 
 def doctor(
-    redis: Annotated[str, typer.Option(envvar="SHAREBROKER_REDIS", help="The Redis of the cluster.")],
+    redis: Annotated[
+        str | None, typer.Option(envvar="SHAREBROKER_REDIS", help="The Redis of the cluster.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Instead of --redis: the data folder of a running server with an embedded Valkey."),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="A broker property of `serve`: cluster.id, and numbers of shards."),
@@ -51,13 +60,17 @@ def doctor(
 
     The exit code is 1 if there are errors, and 0 if there are at most warnings.
     """
+    if (redis is None) == (data is None):
+        raise typer.BadParameter("Either --redis or --data is required, and not both.")
     try:
         if server is not None:
             Address.parse(server)
-        findings = asyncio.run(examine(redis, BrokerConfig.parse(set_ or ()), server))
+        url = redis if data is None else embedded_url(data)
+        config = BrokerConfig.parse(set_ or ())
+        findings = asyncio.run(examine(url or "", config, server, embedded=data is not None))
     except (RedisError, KafkaError) as error:
-        print_notice(f"sharebroker doctor: {error}")
-        raise typer.Exit(2) from None
+        print_failure(error, as_json, "sharebroker doctor", str(error))
+        raise typer.Exit(BAD_USAGE) from None
     print_rows([finding._asdict() for finding in findings], _COLUMNS, as_json, _NO_FINDINGS)
     if not as_json and findings and all(finding.level is Level.NOTE for finding in findings):
         print_notice(_NO_FINDINGS)
@@ -68,12 +81,14 @@ def doctor(
 setattr(doctor, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declare no attributes
 
 
-async def examine(url: str, config: BrokerConfig, server: str | None = None) -> list[Finding]:
+async def examine(
+    url: str, config: BrokerConfig, server: str | None = None, *, embedded: bool = False
+) -> list[Finding]:
     """Returns all findings; requests lag from `server`, or from a gateway of the cluster.
 
     Raises RedisError if Redis is unavailable or too old.
     """
-    examined = await examine_redis(url, config)
+    examined = await examine_redis(url, config, embedded=embedded)
     groups = await _groups([server] if server else examined.gateways)
     return [*examined.findings, *groups, *examined.versions]
 

@@ -38,7 +38,7 @@ class RedisFacts:
     """The state of a Redis server; `settings` with the names of CONFIG GET, empty if that is forbidden.
 
     `skew` is its clock minus ours in seconds, `eviction` its maxmemory-policy, `release` its product and
-    version.
+    version. `embedded` states whether a broker started it.
     """
 
     name: str
@@ -47,6 +47,7 @@ class RedisFacts:
     skew: float
     eviction: str = "noeviction"
     release: str = ""
+    embedded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,10 @@ def of_redis(facts: RedisFacts) -> Iterator[Finding]:
     if not facts.replicas:
         yield warning(
             "It has no replica: there is no fail-over if its machine is lost.",
-            "Add one, and set redis.wait.replicas=1 if the loss of a machine must not lose "
+            "Use an external Redis with a replica (serve --redis) if the loss of a machine must not lose "
+            "acknowledged writes."
+            if facts.embedded
+            else "Add one, and set redis.wait.replicas=1 if the loss of a machine must not lose "
             "acknowledged writes.",
         )
     if abs(facts.skew) > SKEW:

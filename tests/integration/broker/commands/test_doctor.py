@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from sharebroker_server.redis_link.links import connect
 from sharebroker_server.telemetry.process import release
 from tests.integration.watching.conftest import Watched
 from tests.support.client import connected
+from tests.testkit.brokers import one_process
 from tests.testkit.servers import free_port, running
 from tests.testkit.waiting import eventually
 
@@ -70,6 +72,33 @@ async def test_doctor_reports_an_unreachable_redis_without_the_password() -> Non
     assert done.returncode == 2
     assert done.stderr.startswith("sharebroker doctor: no Redis at 127.0.0.1:")
     assert "secret" not in done.stderr
+
+
+async def test_doctor_reports_an_unreachable_redis_as_json() -> None:
+    done = await doctor("--redis", f"redis://127.0.0.1:{free_port()}", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no Redis at" in json.loads(done.stderr)["message"]
+
+
+async def test_doctor_examines_the_embedded_valkey_of_a_data_folder(tmp_path: Path) -> None:
+    data = tmp_path / ("long" * 30)  # its socket is elsewhere
+    with one_process("--data", str(data)) as cluster:
+        done = await doctor("--data", str(data), "--json")
+        rows = json.loads(done.stdout)
+        assert done.returncode == 0, done
+    replica, *_ = [row for row in rows if "no replica" in row["what"]]
+    assert "external Redis" in replica["remedy"]
+    assert cluster.address in {
+        row["what"].split()[-1].rstrip(".") for row in rows if row["subject"] == "versions"
+    }
+    done = await doctor("--data", str(data))
+    assert (done.returncode, "No server with an embedded Valkey runs" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("options", [(), ("--redis", "redis://127.0.0.1:1", "--data", "data")])
+async def test_doctor_requires_one_of_redis_and_data(options: tuple[str, ...]) -> None:
+    done = await doctor(*options)
+    assert (done.returncode, "Either --redis or --data" in done.stderr) == (2, True)
 
 
 async def test_doctor_reports_lag_without_members(watched: Watched) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from sharebroker import Admin, TopicPartition
 from tests.integration.client.cli.conftest import Command
 
 LINES = b"".join(b"line %d\n" % number for number in range(10))
@@ -22,6 +23,12 @@ def taken(
     records = [json.loads(line) for line in ran.out.splitlines()]
     assert len(records) == most
     return records
+
+
+def create_group(server: str, topic: str, group: str) -> None:
+    """Creates a group without members that starts at offset 0 in both partitions of the topic."""
+    with Admin(server) as admin:
+        admin.alter_group_offsets(group, {TopicPartition(topic, number): 0 for number in range(2)})
 
 
 def lag(sharebroker: Command, group: str) -> int:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
+import os
+import pty
 import subprocess
-import sys
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from tests.integration.client.cli.commands import MAIN, create_group
 from tests.integration.client.cli.conftest import Command
 
 
@@ -20,7 +23,7 @@ def test_topic_is_created_altered_and_deleted(sharebroker: Command, group: str) 
     shown = sharebroker("topics", "describe", name, "--json").data
     assert shown["configs"] == {}
     assert [row["end_offset"] for row in shown["partitions"]] == [0, 0, 0, 0]
-    assert sharebroker("topics", "delete", name, "--json").data == {"deleted": [name]}
+    assert sharebroker("topics", "delete", name, "--yes", "--json").data == {"deleted": [name]}
     assert name not in [row["name"] for row in sharebroker("topics", "list", "--json").data]
 
 
@@ -35,8 +38,13 @@ def test_describe_is_readable(sharebroker: Command, topic: str) -> None:
     [
         (("topics", "describe", "nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (("topics", "create", "not legal"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (("topics", "delete", "nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (("topics", "delete", "nowhere", "--yes"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (("groups", "describe", "absent"), ErrorCode.GROUP_ID_NOT_FOUND),
+        (("groups", "offsets", "absent"), ErrorCode.GROUP_ID_NOT_FOUND),
+        (
+            ("groups", "reset", "absent", "-t", "t", "--to", "earliest", "--execute"),
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ),
         (("groups", "config", "g", "--set", "share.nonsense=1"), ErrorCode.INVALID_CONFIG),
         (("state", "show", "g", "nowhere", "0"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
@@ -50,11 +58,10 @@ def test_administration_errors_are_one_line(
     assert ran.failure.code is code
 
 
-def test_group_offsets_are_reset_listed_and_deleted(sharebroker: Command, topic: str, group: str) -> None:
-    reset = ("groups", "reset", group, "--topic", topic, "--to", "earliest")
-    assert sharebroker(*reset, "--dry-run").code == 0
-    assert group not in sharebroker("groups", "list").out
-    assert sharebroker(*reset).code == 0
+def test_group_offsets_are_reset_listed_and_deleted(
+    server: str, sharebroker: Command, topic: str, group: str
+) -> None:
+    create_group(server, topic, group)
     rows = sharebroker("groups", "offsets", group, "--json").data
     assert [(row["topic"], row["partition"], row["start_offset"], row["lag"]) for row in rows] == [
         (topic, 0, 0, 0),
@@ -75,20 +82,72 @@ def _three_records(sharebroker: Command, topic: str) -> int:
     return [row["end_offset"] for row in partitions].index(3)
 
 
-def test_reset_is_limited_to_the_log(sharebroker: Command, topic: str, group: str) -> None:
-    full = _three_records(sharebroker, topic)
-    reset = sharebroker("groups", "reset", group, "--topic", topic, "--to", "2", "--json")
-    assert {row["partition"]: row["start_offset"] for row in reset.data} == {full: 2, 1 - full: 0}
-    assert reset.err.splitlines() == [
-        f"Offset 2 is outside partition {1 - full} of topic {topic}, which has offsets 0 to 0: using 0."
-    ]
-    beyond = sharebroker("groups", "reset", group, "--topic", topic, "--partition", str(full), "--to", "1200")
-    assert "has offsets 0 to 3: using 3" in beyond.err
+def _starts(sharebroker: Command, group: str) -> dict[int, int]:
     rows = sharebroker("groups", "offsets", group, "--json").data
-    assert {row["partition"]: (row["start_offset"], row["lag"]) for row in rows} == {
-        full: (3, 0),
-        1 - full: (0, 0),
-    }
+    return {row["partition"]: row["start_offset"] for row in rows}
+
+
+def test_reset_changes_nothing_without_execute(
+    server: str, sharebroker: Command, topic: str, group: str
+) -> None:
+    create_group(server, topic, group)
+    full = _three_records(sharebroker, topic)
+    reset = ("groups", "reset", group, "--topic", topic, "--partition", str(full))
+    shown = sharebroker(*reset, "--to", "2", "--json")
+    row = {"topic": topic, "partition": full, "old_offset": 0, "new_offset": 2, "records": -2}
+    assert (shown.data, shown.err) == ([row], "")
+    assert "Add --execute" in sharebroker(*reset, "--to", "2").err
+    assert _starts(sharebroker, group) == {full: 0, 1 - full: 0}
+    done = sharebroker(*reset, "--to", "2", "--execute")
+    assert (done.out.split()[:5], done.err) == (["TOPIC", "PARTITION", "OLD", "NEW", "RECORDS"], "")
+    assert _starts(sharebroker, group) == {full: 2, 1 - full: 0}
+    again = sharebroker(*reset, "--to", "earliest", "--json").data
+    assert [(row["old_offset"], row["new_offset"], row["records"]) for row in again] == [(2, 0, 2)]
+
+
+def test_reset_beyond_the_log_is_rejected(server: str, sharebroker: Command, topic: str, group: str) -> None:
+    create_group(server, topic, group)
+    full = _three_records(sharebroker, topic)
+    reset = ("groups", "reset", group, "--topic", topic, "--execute", "--to")
+    for ran, offset, number, end in (
+        (sharebroker(*reset, "2"), 2, 1 - full, 0),
+        (sharebroker(*reset, "1200", "--partition", str(full)), 1200, full, 3),
+    ):
+        assert isinstance(ran.failure, KafkaError)
+        assert ran.failure.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert ran.failure.message == (
+            f"Offset {offset} is outside partition {number} of topic {topic}, which has offsets 0 to {end}."
+        )
+    assert _starts(sharebroker, group) == {0: 0, 1: 0}
+
+
+def test_topic_is_not_deleted_without_a_terminal_or_yes(sharebroker: Command, topic: str) -> None:
+    ran = sharebroker("topics", "delete", topic, stdin=b"y\n")
+    assert (ran.code, "--yes" in ran.err) == (2, True)
+    assert topic in sharebroker("topics", "list").out
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"n\n", 1), (b"\n", 1), (b"y\n", 0)])
+def test_delete_asks_in_a_terminal(
+    server: str, sharebroker: Command, topic: str, typed: bytes, code: int
+) -> None:
+    terminal, theirs = pty.openpty()
+    try:
+        os.write(terminal, typed)
+        ran = subprocess.run(
+            [*MAIN, "topics", "delete", topic, "--server", server],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(terminal)
+        os.close(theirs)
+    assert ran.returncode == code
+    assert f"Delete {topic} with all records?" in ran.stderr
+    assert (topic in sharebroker("topics", "list").out) == (code == 1)
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -97,7 +156,8 @@ def test_state_show_without_state_fails(
 ) -> None:
     shown = sharebroker("state", "show", group, topic, "1", *options)
     assert (shown.code, shown.out) == (1, "")
-    assert shown.err == f"Group {group} has no state in partition 1 of topic {topic}.\n"
+    assert isinstance(shown.failure, KafkaError)
+    assert shown.failure.message == f"Group {group} has no state in partition 1 of topic {topic}."
 
 
 def test_group_config_is_set_and_reset(sharebroker: Command, group: str) -> None:
@@ -109,9 +169,13 @@ def test_group_config_is_set_and_reset(sharebroker: Command, group: str) -> None
     assert all(row["is_default"] for row in unset)
 
 
-def test_state_show_prints_log_and_replayed_state(sharebroker: Command, topic: str, group: str) -> None:
+def test_state_show_prints_log_and_replayed_state(
+    server: str, sharebroker: Command, topic: str, group: str
+) -> None:
+    create_group(server, topic, group)
     partition = str(_three_records(sharebroker, topic))
-    assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "2").code == 0
+    reset = ("groups", "reset", group, "--topic", topic, "--partition", partition, "--to", "2")
+    assert sharebroker(*reset, "--execute").code == 0
     shown = sharebroker("state", "show", group, topic, partition, "--json").data
     assert shown["consistent"]
     assert [record["kind"] for record in shown["records"]] == ["checkpoint"]
@@ -122,9 +186,8 @@ def test_state_show_prints_log_and_replayed_state(sharebroker: Command, topic: s
 
 
 def test_failure_is_one_line_and_code_1(server: str) -> None:
-    command = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
     arguments = ["topics", "describe", "nowhere", "--server", server]
-    ran = subprocess.run(command + arguments, capture_output=True, text=True, check=False)
+    ran = subprocess.run([*MAIN, *arguments], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == (
         "sharebroker: There is no topic 'nowhere'. `sharebroker topics list` lists the topics.\n"
@@ -132,9 +195,29 @@ def test_failure_is_one_line_and_code_1(server: str) -> None:
 
 
 def test_unreachable_server_is_one_line_and_code_1() -> None:
-    command = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
     arguments = ["topics", "list", "--server", "127.0.0.1:1"]
-    ran = subprocess.run(command + arguments, capture_output=True, text=True, check=False)
+    ran = subprocess.run([*MAIN, *arguments], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert len(ran.stderr.splitlines()) == 1
     assert "sharebroker serve" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("topics", "describe", "nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("groups", "offsets", "absent"), 1, "GROUP_ID_NOT_FOUND"),
+        (("state", "show", "absent", "nowhere", "0"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("verify", "absent", "nowhere"), 2, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("groups", "reset", "g"), 2, "MissingParameter"),
+    ],
+)
+def test_with_json_a_failure_is_a_json_document(
+    server: str, arguments: tuple[str, ...], code: int, error: str
+) -> None:
+    words = [*MAIN, *arguments, "--json", *([] if error == "MissingParameter" else ["--server", server])]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (code, "")
+    failure = json.loads(ran.stderr)
+    assert failure["error"] == error
+    assert failure["message"]

@@ -11,6 +11,7 @@ import redis
 
 from sharebroker import Record, ShareConsumer
 from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
+from tests.integration.client.cli.commands import create_group
 from tests.integration.client.cli.conftest import Command
 from tests.testkit.brokers import Cluster
 
@@ -66,7 +67,7 @@ def test_held_records_are_reported(sharebroker: Command, server: str, topic: str
     record = b'{"id": 1, "text": "' + b"x" * 900_000 + b'"}\n'
     # more than one read of the log can return
     assert sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=record * 6).code == 0
-    assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "earliest").code == 0
+    create_group(server, topic, group)
     with ShareConsumer(server, group, [topic]) as consumer:
         held, *_ = consumer.poll(timeout=20)
         ran = sharebroker("verify", group, "--json")
@@ -85,7 +86,7 @@ def test_held_records_are_reported(sharebroker: Command, server: str, topic: str
 def test_waiting_records_are_counted_beside_held_ones(
     sharebroker: Command, server: str, topic: str, group: str
 ) -> None:
-    assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "earliest").code == 0
+    create_group(server, topic, group)
     sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=b'{"id": 1}\n' * 4)
     with ShareConsumer(server, group, [topic]) as consumer:
         records: list[Record] = []
