@@ -128,7 +128,7 @@ def test_topic_is_not_deleted_without_a_terminal_or_yes(sharebroker: Command, to
 
 
 @pytest.mark.parametrize(("typed", "code"), [(b"n\n", 1), (b"\n", 1), (b"y\n", 0)])
-def test_delete_asks_in_a_terminal(
+def test_delete_prompts_in_a_terminal(
     server: str, sharebroker: Command, topic: str, typed: bytes, code: int
 ) -> None:
     terminal, theirs = pty.openpty()
@@ -208,7 +208,7 @@ def test_unreachable_server_is_one_line_and_code_1() -> None:
         (("topics", "describe", "nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("groups", "offsets", "absent"), 1, "GROUP_ID_NOT_FOUND"),
         (("state", "show", "absent", "nowhere", "0"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
-        (("verify", "absent", "nowhere"), 2, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("verify", "absent", "nowhere"), 2, "GROUP_ID_NOT_FOUND"),
         (("groups", "reset", "g"), 2, "MissingParameter"),
     ],
 )
