@@ -15,14 +15,13 @@ from sharebroker_server.broker.core.diagnosis import (
     of_redis,
     of_versions,
 )
+from sharebroker_server.broker.redis import connect_to_examine
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember, LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.format_version import FORMAT_VERSION, read_format
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link import LinkSettings
-from sharebroker_server.redis_link.links import connect
 from sharebroker_server.redis_link.port import Link, RedisRefused
 from sharebroker_server.redis_link.server import Server
 from sharebroker_server.routing.router import GATEWAY, ROLES
@@ -39,11 +38,14 @@ class Examination(NamedTuple):
     gateways: list[str]
 
 
-async def examine_redis(url: str, config: BrokerConfig, *, embedded: bool = False) -> Examination:
-    """Examines the cluster `cluster.id` in a Redis. Raises RedisError if it is unavailable or too old."""
-    link = await connect(url, timeout=_WITHIN, settings=LinkSettings(evicting=True))
+async def examine_redis(url: str | None, config: BrokerConfig, data: str | None = None) -> Examination:
+    """Examines the cluster `cluster.id` in a Redis, or in the embedded Valkey of the data folder `data`.
+
+    Raises RedisError if it is unavailable or too old, KafkaError INVALID_CONFIG.
+    """
+    link = await connect_to_examine(url, data, _WITHIN)
     try:
-        facts = [await _redis(f"redis {index}", node, embedded) for index, node in enumerate(link.nodes)]
+        facts = [await _redis(f"redis {index}", node, url is None) for index, node in enumerate(link.nodes)]
         findings = [finding for each in facts for finding in of_redis(each)]
         keys = Keys.of_cluster(config.cluster_id)
         stored = await read_format(link, keys)

@@ -29,12 +29,17 @@ _FOLDER: Final = "valkey"
 """The folder of the embedded Valkey in the data folder."""
 
 
-def embedded_url(data: Path) -> str:
-    """Returns the URL of the embedded Valkey on a data folder. Raises INVALID_CONFIG if none runs."""
-    socket = socket_of(data / _FOLDER)
-    if not socket.exists():
-        raise invalid(f"No server with an embedded Valkey runs on the data folder {data}.")
-    return socket_url(socket)
+async def connect_to_examine(url: str | None, data: str | None, timeout: float) -> Link:
+    """Connects to a Redis, with any eviction policy, or without `url` to the embedded Valkey of a data folder.
+
+    Raises RedisError, and KafkaError INVALID_CONFIG if no server uses the folder.
+    """
+    if url is None:
+        socket = socket_of(Path(data or "") / _FOLDER)
+        if not socket.exists():
+            raise invalid(f"No server with an embedded Valkey runs on the data folder {data}.")
+        url = socket_url(socket)
+    return await connect(url, timeout=timeout, settings=LinkSettings(evicting=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -24,7 +23,6 @@ from sharebroker_server.broker.core.diagnosis import (
     of_open_gateway,
 )
 from sharebroker_server.broker.examination import examine_redis
-from sharebroker_server.broker.redis import embedded_url
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.port import RedisError
 
@@ -46,8 +44,11 @@ def doctor(
         str | None, typer.Option(envvar="SHAREBROKER_REDIS", help="The Redis of the cluster.")
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="Instead of --redis: the data folder of a running server with an embedded Valkey."),
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Instead of --redis: the data folder of a running server with an embedded Valkey.",
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -65,9 +66,7 @@ def doctor(
     try:
         if server is not None:
             Address.parse(server)
-        url = redis if data is None else embedded_url(data)
-        config = BrokerConfig.parse(set_ or ())
-        findings = asyncio.run(examine(url or "", config, server, embedded=data is not None))
+        findings = asyncio.run(examine(redis, BrokerConfig.parse(set_ or ()), server, data))
     except (RedisError, KafkaError) as error:
         print_failure(error, as_json, "sharebroker doctor", str(error))
         raise typer.Exit(BAD_USAGE) from None
@@ -82,13 +81,14 @@ setattr(doctor, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declar
 
 
 async def examine(
-    url: str, config: BrokerConfig, server: str | None = None, *, embedded: bool = False
+    url: str | None, config: BrokerConfig, server: str | None = None, data: str | None = None
 ) -> list[Finding]:
     """Returns all findings; requests lag from `server`, or from a gateway of the cluster.
 
-    Raises RedisError if Redis is unavailable or too old.
+    Without `url` it examines the embedded Valkey of the folder `data`. Raises RedisError if Redis is
+    unavailable or too old, KafkaError INVALID_CONFIG.
     """
-    examined = await examine_redis(url, config, embedded=embedded)
+    examined = await examine_redis(url, config, data)
     groups = await _groups([server] if server else examined.gateways)
     return [*examined.findings, *groups, *examined.versions]
 
