@@ -30,7 +30,7 @@ _FOLDER: Final = "valkey"
 
 
 async def connect_to_examine(url: str | None, data: str | None, timeout: float) -> Link:
-    """Connects to a Redis, with any eviction policy, or without `url` to the embedded Valkey of a data folder.
+    """Connects to a Redis, or without `url` to the embedded Valkey of a data folder.
 
     Raises RedisError, and KafkaError INVALID_CONFIG if no server uses the folder.
     """
