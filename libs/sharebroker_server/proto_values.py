@@ -6,7 +6,7 @@ passes the content. `tests/architecture/test_conversions.py` lists them. A conve
 functions that name each field, so it costs no more than code that does.
 
 An optional field of a message that is not set is None in the value, or `absent` if given. A nested message
-that is not set is None, too. A repeated field is a tuple.
+that is not set is None in any case. A repeated field is a tuple.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Conversion(Generic[V, M]):
     def _encoded(self, code: Source, field: str, mapped: Mapped, proto: FieldDescriptor) -> str:
         function, absent = mapped.encode, self._absent
         if mapped.nested is not None:
-            function = mapped.nested.fields
+            function, absent = mapped.nested.fields, None
             if proto.is_repeated:  # inlined: a call per item would cost as much as its fields
                 item = f"{field.replace('.', '_')}_item"
                 return f"[{mapped.nested._literal(code, item)} for {item} in {field}]"
@@ -130,12 +130,12 @@ class Conversion(Generic[V, M]):
 
     def _decoded(self, code: Source, mapped: Mapped, proto: FieldDescriptor) -> str:
         field = f"message.{proto.name}"
-        function = mapped.decode
+        function, absent = mapped.decode, self._absent
         if mapped.nested is not None:
-            function = mapped.nested.value
+            function, absent = mapped.nested.value, None
             if proto.is_repeated:
                 return f"tuple([{code.refer(function, f'value_{proto.name}')}(item) for item in {field}])"
         decoded = field if function is None else f"{code.refer(function, f'decode_{proto.name}')}({field})"
         if proto.has_presence:
-            return f"{decoded} if message.HasField({proto.name!r}) else {self._absent!r}"
+            return f"{decoded} if message.HasField({proto.name!r}) else {absent!r}"
         return decoded

@@ -26,6 +26,7 @@ from tests.testkit.checker.events import (
     WriteBegan,
     WriteEnded,
     Written,
+    added_to_journal,
 )
 from tests.testkit.idempotent_producer import values_of
 from tests.testkit.simulator.faults import CommandOutcome
@@ -145,6 +146,7 @@ class History:
             record.leader_epoch,
             record.start_offset,
             tuple(Run.of(batch, EPOCH) for batch in record.state_batches),
+            added_to_journal(record.failed),
         )
 
 

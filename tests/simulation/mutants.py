@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
-from sharebroker_protocol.model import RecordState, StateBatch
+from sharebroker_protocol.model import Disposition, JournalUpdate, RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
@@ -43,7 +43,7 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.locks import Locks
-from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Transition
+from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Run, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
@@ -281,6 +281,14 @@ _accept = ShardRuntime._accept
 _unary = Network.unary
 
 
+def not_listed(self: Transition, run: Run, disposition: Disposition) -> None:
+    pass
+
+
+def all_failures(state: ShareState, update: JournalUpdate) -> JournalUpdate:
+    return update
+
+
 async def no_deadline(self: Network, address: str, method: str, data: bytes, timeout: float | None) -> bytes:
     return await _unary(self, address, method, data, None)
 
@@ -449,6 +457,16 @@ MUTANTS: Final = (
         "recalls are forgotten",
         lambda: [_on(Schedules, "recall", no_recall)],
         (Invariant.NOT_RECALLED,),
+    ),
+    Mutant(
+        "a failed record is not listed",
+        lambda: [_on(Transition, "fail", not_listed)],
+        (Invariant.LISTED_ONCE,),
+    ),
+    Mutant(
+        "a write that is repeated lists its failed records again",
+        lambda: [_on(machine, "new_failures", all_failures)],
+        (Invariant.LISTED_ONCE,),
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),

@@ -19,6 +19,9 @@ SHORTEST_LOCK_MS: Final = 1000
 MAX_REASON: Final = 500
 """Characters of the reason of a reject that are sent and logged."""
 
+LONGEST_STORED_REASON: Final = 256
+"""Characters of a reason that are stored with a failed record."""
+
 
 class TopicPartition(NamedTuple):
     """A partition by its topic's name (Kafka: TopicPartition)."""
@@ -64,6 +67,14 @@ class RecordState(IntEnum):
 
 FINISHED: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 """The terminal states; Kafka's state 3 lies between them and is not terminal."""
+
+
+class Disposition(IntEnum):
+    """Why a record was archived although no member accepted it; the numbers are stored."""
+
+    REJECTED = 1
+    EXHAUSTED = 2
+    EXPIRED = 3
 
 
 class AckType(IntEnum):
@@ -112,11 +123,41 @@ class StateBatch(NamedTuple):
     note: StateNote | None = None
 
 
+class FailedRecords(NamedTuple):
+    """Offsets first..last that were archived together although no member accepted them.
+
+    `disposition` is the number of a Disposition. `delivery_count`: deliveries to members. `time_ms` is in
+    milliseconds since the Unix epoch by the clock of Redis. `member_id` held the records last; `reason` is
+    the text of its acknowledgement, at most LONGEST_STORED_REASON characters.
+    """
+
+    first: int
+    last: int
+    disposition: int
+    delivery_count: int
+    time_ms: int = 0
+    member_id: str = ""
+    reason: str = ""
+
+
+class JournalUpdate(NamedTuple):
+    """Changes the journal of failed records of a share-partition: adds `records`, then removes the oldest.
+
+    At most `limit` entries remain. `dropped` is the number of further records, whose entries were above the
+    limit. A `complete` update replaces the journal; only the share coordinator writes it.
+    """
+
+    records: tuple[FailedRecords, ...]
+    limit: int
+    dropped: int = 0
+    complete: bool = False
+
+
 class StateWrite(NamedTuple):
     """A state write of one share-partition: the start offset, and the batches that changed, as they will be.
 
     Start offset -1 leaves the stored one, delivery complete count -1 is unknown. The share coordinator never
-    moves the stored start offset back.
+    moves the stored start offset back. `failed` lists the failed records among those that the write archives.
     """
 
     state_epoch: int
@@ -124,6 +165,7 @@ class StateWrite(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
+    failed: JournalUpdate | None = None
 
 
 class AcquiredRange(NamedTuple):

@@ -119,6 +119,13 @@ class GroupConfig:
         "Age by timestamp from which the group archives a record instead of delivering it; 0: records do not "
         "expire (not in Kafka).",
     )
+    share_failed_records_max: int = integer(
+        100,
+        0,
+        1000,
+        "Most entries in the journal of failed records of a share-partition; 0: failed records are not "
+        "listed. Not Kafka's.",
+    )
 
     share_retry_backoff_ms: int = integer(
         0,

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote, StateWrite
+from sharebroker_protocol.model import (
+    FailedRecords,
+    JournalUpdate,
+    SharePartitionKey,
+    StateBatch,
+    StateNote,
+    StateWrite,
+)
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio import doubling
 from sharebroker_server.persister.batching import RequestBatcher
@@ -52,7 +59,13 @@ _BATCH: Final = Conversion(
     },
 )
 _BATCHES: Final[dict[str, str | Mapped]] = {"batches": Mapped("state_batches", _BATCH)}
-_WRITE: Final = Conversion(StateWrite, pb.WriteShareGroupStateRequest.PartitionData, _BATCHES)
+_FAILED: Final = Conversion(FailedRecords, pb.FailedRecords, {"first": "first_offset", "last": "last_offset"})
+_JOURNAL_UPDATE: Final = Conversion(JournalUpdate, pb.JournalUpdate, {"records": Mapped(nested=_FAILED)})
+_WRITE: Final = Conversion(
+    StateWrite,
+    pb.WriteShareGroupStateRequest.PartitionData,
+    _BATCHES | {"failed": Mapped(nested=_JOURNAL_UPDATE)},
+)
 _STATE: Final = Conversion(SharePartitionState, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
 _SUMMARY: Final = Conversion(StateSummary, pb.ReadShareGroupStateSummaryResponse.PartitionData, absent=0)
 

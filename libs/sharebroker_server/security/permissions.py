@@ -221,6 +221,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "WriteShareGroupState": CLUSTER_ACTION,
         "DeleteShareGroupState": CLUSTER_ACTION,
         "ReadShareGroupStateSummary": CLUSTER_ACTION,
+        "ReadFailedRecords": CLUSTER_ACTION,
         "InspectShareGroupState": CLUSTER_ACTION,
         "DeleteTopicState": CLUSTER_ACTION,
         "FetchShareGroupState": CLUSTER_ACTION,

@@ -402,6 +402,7 @@ def share_partition_settings(config: GroupConfig, broker: BrokerConfig) -> Share
         read_committed=config.share_isolation_level == "read_committed",
         releases_count=config.share_delivery_count_on == "acquisition",
         max_record_age=config.share_record_max_age_ms / 1000,
+        longest_journal=config.share_failed_records_max,
         backoff=_retry_backoff(config, broker),
     )
 

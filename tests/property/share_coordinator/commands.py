@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote
+from sharebroker_protocol.model import (
+    FailedRecords,
+    JournalUpdate,
+    SharePartitionKey,
+    StateBatch,
+    StateNote,
+)
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -12,6 +18,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Initialize,
     ListTopics,
     Read,
+    ReadFailed,
     Summarize,
     Write,
 )
@@ -44,6 +51,23 @@ batches = st.builds(
     | st.sampled_from([2, FUTURE_MS]).map(lambda until: StateNote(until, "@m", 5)),
 )
 
+failures = st.builds(
+    lambda first, length, disposition, count, time_ms: FailedRecords(
+        first, first + length, disposition, count, time_ms, "m"
+    ),
+    st.integers(0, 30),
+    st.integers(0, 8),
+    st.sampled_from([1, 2, 3, 3]),
+    st.integers(0, 1),
+    st.integers(1, 9),
+)
+updates = st.builds(
+    JournalUpdate,
+    st.lists(failures, max_size=3, unique_by=lambda entry: entry.first // 9).map(tuple),
+    st.integers(1, 5),
+    st.integers(0, 2),
+)
+
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Initialize, keys, epochs, st.just(-1) | offsets, st.booleans(), st.booleans(), epochs),
     st.builds(Read, keys, epochs, st.sampled_from([None, -1, 0, 2, 3, 3])),
@@ -56,6 +80,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
             offsets,
             st.integers(-1, 9),
             st.lists(batches, max_size=3).map(tuple),
+            st.none() | updates,
         )
         for _ in range(4)  # as often as all others together
     ],
@@ -63,4 +88,5 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.just(ListTopics()),
     st.builds(DeleteTopicState, st.sampled_from([TOPIC, OTHER_TOPIC])),
     st.builds(Summarize, keys),
+    st.builds(ReadFailed, keys),
 )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_protocol.model import Disposition, FailedRecords, JournalUpdate, SharePartitionKey
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     DeleteTopicState,
+    FailedReply,
     Initialize,
     LeaseRequired,
     ListTopics,
     Read,
+    ReadFailed,
     ReadReply,
     Reply,
     Summarize,
@@ -30,12 +33,63 @@ class Rejected(Exception):
 
 
 @dataclass
+class NaiveJournal:
+    """A list of (offsets, their description)."""
+
+    entries: list[tuple[list[int], FailedRecords]] = field(default_factory=list)
+    dropped: int = 0
+
+    def add(self, update: JournalUpdate, finished: Callable[[int], bool]) -> None:
+        added: list[tuple[list[int], FailedRecords]] = []
+        for entry in update.records:
+            parts: list[list[int]] = []
+            for offset in range(entry.first, entry.last + 1):
+                if finished(offset):
+                    continue
+                if parts and parts[-1][-1] == offset - 1:
+                    parts[-1].append(offset)
+                else:
+                    parts.append([offset])
+            added += [(part, entry) for part in parts]
+        if not added:
+            return
+        for part, entry in added:
+            if self.entries and self._expires_too(part, entry):
+                part = [*self.entries.pop()[0], *part]
+            self.entries.append((part, entry))
+        self.dropped += update.dropped
+        while len(self.entries) > update.limit:
+            self.dropped += len(self.entries.pop(0)[0])
+
+    def _expires_too(self, part: list[int], entry: FailedRecords) -> bool:
+        offsets, before = self.entries[-1]
+        return (
+            offsets[-1] + 1 == part[0]
+            and before.disposition == entry.disposition == Disposition.EXPIRED
+            and before.delivery_count == entry.delivery_count
+        )
+
+    def end_before(self, start: int) -> NaiveJournal:
+        kept = [([offset for offset in part if offset < start], entry) for part, entry in self.entries]
+        return NaiveJournal([(part, entry) for part, entry in kept if part], self.dropped)
+
+    def reply(self) -> FailedReply:
+        records = [entry._replace(first=part[0], last=part[-1]) for part, entry in self.entries]
+        return FailedReply(tuple(records), self.dropped)
+
+
+@dataclass
 class Partition:
     state_epoch: int
     leader_epoch: int
     start_offset: int
     count: int
     offsets: NaiveRuns = field(default_factory=NaiveRuns)
+    journal: NaiveJournal = field(default_factory=NaiveJournal)
+
+    def finished(self, offset: int) -> bool:
+        (_, state), _ = self.offsets.values.get(offset, ((0, 0), None))
+        return offset < self.start_offset or state in (2, 4)
 
 
 class Model:
@@ -76,6 +130,9 @@ class Model:
                     len(locks) - sum(locks),
                     sum(locks),
                 )
+            case ReadFailed(key):
+                there = self.partitions.get(key)
+                return FailedReply() if there is None else there.journal.reply()
         raise AssertionError(command)
 
     def initialize(self, command: Initialize) -> None:
@@ -83,7 +140,7 @@ class Model:
         if state_epoch < 0:
             raise Rejected(ErrorCode.INVALID_REQUEST)
         there = self.partitions.get(key)
-        leader_epoch = 0
+        leader_epoch, journal = 0, NaiveJournal()
         if there is not None:
             if there.state_epoch > state_epoch:
                 raise Rejected(ErrorCode.FENCED_STATE_EPOCH)
@@ -92,9 +149,9 @@ class Model:
             if keeps or (there.state_epoch == state_epoch and known):
                 there.state_epoch = state_epoch
                 return
-            leader_epoch = there.leader_epoch
+            leader_epoch, journal = there.leader_epoch, there.journal.end_before(start_offset)
         count = -1 if start_offset == -1 else 0
-        self.partitions[key] = Partition(state_epoch, leader_epoch, start_offset, count)
+        self.partitions[key] = Partition(state_epoch, leader_epoch, start_offset, count, journal=journal)
 
     def delete(self, command: Delete) -> None:
         key, epoch = command
@@ -127,6 +184,8 @@ class Model:
             raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
         if there.state_epoch > command.state_epoch:
             raise Rejected(ErrorCode.FENCED_STATE_EPOCH)
+        if command.failed is not None:
+            there.journal.add(command.failed, there.finished)
         start = there.start_offset if command.start_offset == -1 else command.start_offset
         if start > there.start_offset:
             there.start_offset, there.count = start, command.delivery_complete_count

@@ -14,6 +14,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     Initialize,
+    ReadFailed,
     Summarize,
     Write,
 )
@@ -57,6 +58,7 @@ def test_replies_equal_the_naive_model(rules: CheckpointRules, history: list[tup
             assert shard.run(command) == expected
     for key in KEYS:
         assert shard.run(Summarize(key)) == model.run(Summarize(key))
+        assert shard.run(ReadFailed(key)) == model.run(ReadFailed(key))
 
 
 @settings(deadline=None)

@@ -155,8 +155,8 @@ class Checker:
 
     def _on_stored(self, event: e.Stored) -> None:
         log = event.share.log
-        skipped = self._expired.get(log, set()) | self._may_be_recalled.get(log, set())
-        self._share(event.share).state_written(event, self._published.get(log, {}), skipped)
+        expired, recalled = self._expired.get(log, set()), self._may_be_recalled.get(log, set())
+        self._share(event.share).state_written(event, self._published.get(log, {}), expired, recalled)
 
     def _on_forgotten(self, event: e.Forgotten) -> None:
         self._share(event.share).state_forgotten()

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from sharebroker.verification.rules import Evidence
-from sharebroker_protocol.model import StateBatch
+from sharebroker_protocol.model import JournalUpdate, StateBatch
 
 
 class Share(NamedTuple):
@@ -245,11 +245,19 @@ class Claimed(Event):
     epoch: int
 
 
+def added_to_journal(update: JournalUpdate | None) -> tuple[int, ...]:
+    """Returns the offsets that an update adds; a complete one repeats others."""
+    if update is None or update.complete:
+        return ()
+    return tuple(offset for entry in update.records for offset in range(entry.first, entry.last + 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Stored(Event):
     """A record of share state was written: the complete state (`whole`) or a delta.
 
-    In a delta, a state epoch, leader epoch or start offset of -1 is unchanged.
+    In a delta, a state epoch, leader epoch or start offset of -1 is unchanged. `failed` are the offsets that
+    it adds to the journal of failed records.
     """
 
     share: Share
@@ -258,6 +266,7 @@ class Stored(Event):
     leader_epoch: int
     start: int
     runs: tuple[Run, ...]
+    failed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

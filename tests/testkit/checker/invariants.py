@@ -27,6 +27,7 @@ class Invariant(Enum):
     NOT_EARLY = "a delayed record is not delivered before its time"
     ON_TIME = "a delayed record is delivered within 100 ms and a tick of its time"
     RUNS_ONCE = "a record with a durable lock is not redelivered before the lock ends"
+    LISTED_ONCE = "the journal has each failed record once"
     NOT_EXPIRED = "an expired record is not delivered"
     NOT_RECALLED = "a recalled record is not delivered"
     IN_TIME = "an available record is delivered soon"

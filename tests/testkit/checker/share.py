@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
 from math import inf
 from typing import Final
 
@@ -151,12 +151,17 @@ class ShareModel:
                 self._give_up(offset, token)
 
     def state_written(
-        self, record: Stored, published: Mapping[int, float], expired: Set[int] = frozenset()
+        self,
+        record: Stored,
+        published: Mapping[int, float],
+        expired: Set[int] = frozenset(),
+        recalled: Set[int] = frozenset(),
     ) -> None:
         """Adds a state record; `published` contains the publish times by offset.
 
-        Records in `expired` are finished without a request.
+        Records in `expired` and `recalled` are finished without a request.
         """
+        started = self.stored.start >= 0
         if record.state_epoch > self._state_epoch >= 0:
             # The current leader will reload the state, without its locks.
             self._unsettled = max(self._unsettled, record.leader_epoch)
@@ -177,13 +182,27 @@ class ShareModel:
                 now = self.stored.at(offset)
                 broken(Invariant.FINISHED_STAYS, f"{self.share} {offset} is stored as {now} after {previous}")
         for offset in effect.finished:
-            if offset in expired:
+            if offset in expired or offset in recalled:
                 continue
             history = self._histories[offset]
             count = max(previous_counts.get(offset, 0), self.stored.at(offset).deliveries)
             unobserved_for = record.at - max(history.delivered_at, published.get(offset, 0.0))
             if not history.may_be_finished(self._limits, count, unobserved_for):
                 broken(Invariant.NEVER_LOST, f"{self.share} {offset} is finished without a request")
+        if started:
+            self._check_journal(record, effect.finished, recalled)
+
+    def _check_journal(self, record: Stored, finished: Sequence[int], recalled: Set[int]) -> None:
+        """Checks that the record lists the offsets that it finishes although no member may have accepted
+        them.
+        """
+        listed = Counter(record.failed)
+        for offset in listed - Counter(set(finished)):
+            broken(Invariant.LISTED_ONCE, f"{self.share} {offset} is listed again")
+        for offset in finished:
+            accepted = Verdict.ACCEPT in self._histories[offset].requested
+            if not (offset in listed or accepted or offset in recalled):
+                broken(Invariant.LISTED_ONCE, f"{self.share} {offset} is not listed")
 
     def state_forgotten(self) -> None:
         """Adds the deletion of the state, which the current leader still has in memory."""

@@ -85,8 +85,8 @@ def whole(*runs: Run, start: int = 0, state_epoch: int = 1, leader_epoch: int = 
     return Stored(0.0, SHARE, True, state_epoch, leader_epoch, start, runs)
 
 
-def change(*runs: Run, start: int = -1, leader_epoch: int = -1) -> Stored:
-    return Stored(2.0, SHARE, False, -1, leader_epoch, start, runs)
+def change(*runs: Run, start: int = -1, leader_epoch: int = -1, failed: tuple[int, ...] = ()) -> Stored:
+    return Stored(2.0, SHARE, False, -1, leader_epoch, start, runs, failed)
 
 
 def logs_read(start: int = 1, log_start: int = 0, missing: tuple[OffsetSpan, ...] = ()) -> LogsRead:
@@ -137,6 +137,28 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "an expired record is delivered": (
         Invariant.NOT_EXPIRED,
         [Expired(0.0, "orders", 0, 0, 2), delivered(1, offset=1)],
+    ),
+    "a rejected record is not listed": (
+        Invariant.LISTED_ONCE,
+        [whole(start=0), delivered(1), requested(Verdict.REJECT, 1), change(start=1)],
+    ),
+    "an expired record is not listed": (
+        Invariant.LISTED_ONCE,
+        [whole(start=0), Expired(0.0, "orders", 0, 0, 0), change(start=1)],
+    ),
+    "a rejected record is listed again": (
+        Invariant.LISTED_ONCE,
+        [
+            whole(start=0),
+            delivered(1),
+            requested(Verdict.REJECT, 1),
+            change(start=1, failed=(0,)),
+            change(start=1, failed=(0,)),
+        ],
+    ),
+    "a record is listed twice": (
+        Invariant.LISTED_ONCE,
+        [whole(start=0), delivered(1), requested(Verdict.REJECT, 1), change(start=1, failed=(0, 0))],
     ),
     "the newer of two times counts": (
         Invariant.NOT_EARLY,
@@ -474,7 +496,7 @@ SOUND: dict[str, Sequence[Event]] = {
     "an expired record is finished without a request": [
         whole(start=0),
         Expired(0.0, "orders", 0, 0, 2),
-        change(start=3),
+        change(start=3, failed=(0, 1, 2)),
     ],
     "the holder leaves": [delivered(1, at=1.0), MemberLeft(4.0, "g", "ann"), delivered(2, at=5.0, count=2)],
     "another member leaves": [
@@ -530,7 +552,7 @@ SOUND: dict[str, Sequence[Event]] = {
     "a last delivery whose reply is lost": [
         whole(start=0),
         change(Run(0, 0, AVAILABLE, 2)),
-        change(start=1),
+        change(start=1, failed=(0,)),
     ],
     "an administrator decreases the start offset": [
         delivered(EPOCH),

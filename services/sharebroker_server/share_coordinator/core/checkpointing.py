@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_protocol.model import JournalUpdate, SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import INT32_MAX, Initialize, Write
 from sharebroker_server.share_coordinator.core.state import (
     ShareCheckpoint,
@@ -65,8 +65,13 @@ def first_checkpoint(command: Initialize, state: ShareState | None, now: float) 
     )
 
 
-def cold_checkpoint(key: SharePartitionKey, state: ShareState, now: float) -> ShareCheckpoint:
-    """Returns a checkpoint with the same state and creation time, to be written at the end of the log."""
+def cold_checkpoint(
+    key: SharePartitionKey, state: ShareState, now: float, journal: JournalUpdate | None = None
+) -> ShareCheckpoint:
+    """Returns a checkpoint with the same state and creation time, to be written at the end of the log.
+
+    `journal` is the complete one, if there is any.
+    """
     return ShareCheckpoint(
         key,
         _next_epoch(state),
@@ -77,13 +82,19 @@ def cold_checkpoint(key: SharePartitionKey, state: ShareState, now: float) -> Sh
         state.create_timestamp_ms,
         int(now * 1000),
         tuple(state.runs),
+        journal,
     )
 
 
 def change(
-    state: ShareState, write: Write, leader_epoch: int, rules: CheckpointRules, now: float
+    state: ShareState,
+    write: Write,
+    leader_epoch: int,
+    rules: CheckpointRules,
+    now: float,
+    failed: JournalUpdate | None = None,
 ) -> ShareDelta | ShareCheckpoint:
-    """Returns the record of a write; `leader_epoch` is the one to store."""
+    """Returns the record of a write; `leader_epoch` and `failed` are to be stored."""
     start_offset, count = _advance(state, write)
     index = _next_delta_index(state, rules)
     runs = _runs_to_checkpoint(state, write.state_batches, start_offset, index, rules)
@@ -98,6 +109,7 @@ def change(
             count,
             write.state_batches,
             now_ms,
+            failed,
         )
     return ShareCheckpoint(
         write.key,
@@ -109,6 +121,7 @@ def change(
         now_ms,
         now_ms,
         tuple(runs),
+        failed,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_protocol.model import FailedRecords, JournalUpdate, SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.state import ShareState
 
 INT32_MAX: Final = 2**31 - 1
@@ -81,6 +81,7 @@ class Write(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     state_batches: tuple[StateBatch, ...]
+    failed: JournalUpdate | None = None
 
 
 class Delete(NamedTuple):
@@ -111,13 +112,21 @@ class Summarize(NamedTuple):
     clock_skew: float = 0.0
 
 
+class ReadFailed(NamedTuple):
+    """Return the journal of failed records."""
+
+    key: SharePartitionKey
+
+
 class Inspect(NamedTuple):
     """Return the state in memory, with the positions needed to find its records in the log."""
 
     key: SharePartitionKey
 
 
-Command = Initialize | Read | Write | Delete | DeleteTopicState | ListTopics | Summarize | Inspect
+Command = (
+    Initialize | Read | Write | Delete | DeleteTopicState | ListTopics | Summarize | ReadFailed | Inspect
+)
 
 
 NO_LEASE: Final = -1
@@ -151,6 +160,14 @@ class SummaryReply:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedReply:
+    """The entries of a journal in the order in which they were added, and the number of dropped records."""
+
+    records: tuple[FailedRecords, ...] = ()
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Inspection:
     """A copy of the state in memory (None: no state) after the record at `last_position`."""
 
@@ -158,4 +175,4 @@ class Inspection:
     last_position: int
 
 
-Reply = ReadReply | LeaseRequired | SummaryReply | Inspection | frozenset[str] | int | None
+Reply = ReadReply | LeaseRequired | SummaryReply | FailedReply | Inspection | frozenset[str] | int | None

@@ -34,6 +34,7 @@ Replay needs, for each share-partition, its latest checkpoint and the records af
 therefore the position of the oldest of these checkpoints. `_states` is ordered by that position, so its first
 entry gives the answer. One unused share-partition would keep the whole log. A *cold checkpoint* therefore
 repeats the state of a share-partition without a checkpoint for `cold_after` seconds, at the end of the log.
+It also contains the journal of failed records (`core.journal`), and is written for an old journal as well.
 Its creation time stays that of the checkpoint it repeats, which is how a cold checkpoint is recognised. When
 all checkpoints are cold, no deadline is due: writing them again would gain nothing.
 
@@ -52,7 +53,14 @@ from itertools import islice
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch
+from sharebroker_protocol.model import (
+    LONGEST_STORED_REASON,
+    Disposition,
+    JournalUpdate,
+    RecordState,
+    SharePartitionKey,
+    StateBatch,
+)
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.core.checkpointing import (
@@ -61,6 +69,7 @@ from sharebroker_server.share_coordinator.core.checkpointing import (
     cold_checkpoint,
     first_checkpoint,
 )
+from sharebroker_server.share_coordinator.core.journal import Journals, apply_to, new_failures
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     Deletion,
@@ -88,12 +97,18 @@ _LONGEST_HOLDER: Final = 4096
 """Characters of the holder of a stored lock; a name of 249 characters has up to 2,988 in percent encoding."""
 
 
+_DISPOSITIONS: Final = frozenset(map(int, Disposition))
+LONGEST_JOURNAL: Final = 1000
+"""The most entries in the journal of a share-partition."""
+
+
 class ShareCoordinatorMachine(WithoutSoftState):
     """The share-partitions of one shard."""
 
     def __init__(self, rules: CheckpointRules) -> None:
         self._rules = rules
         self._states: States = States()
+        self._journals: Journals = Journals()
         self._deletions: dict[SharePartitionKey, Deletion] = {}
         self._warm = 0  # number of keys whose latest checkpoint is not a cold one
         self._last_position = 0
@@ -105,6 +120,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             c.DeleteTopicState: self._delete_topic,
             c.ListTopics: self._list_topics,
             c.Summarize: self._summarize,
+            c.ReadFailed: self._read_failed,
             c.Inspect: self._inspect,
         }
         self._appliers: dict[type, Callable[[Any, int], None]] = {
@@ -136,7 +152,10 @@ class ShareCoordinatorMachine(WithoutSoftState):
             return 0.0
         if not self._warm:
             return None
-        return next(iter(self._states.values())).write_timestamp_ms / 1000 + self._rules.cold_after
+        oldest_ms = next(iter(self._states.values())).write_timestamp_ms
+        if self._journals:
+            oldest_ms = min(oldest_ms, next(iter(self._journals.values())).since_ms)
+        return oldest_ms / 1000 + self._rules.cold_after
 
     def on_deadline(self, now: float) -> Decision[ShareRecord, None]:
         """Returns the remaining tombstones of unfinished deletions, else cold checkpoints."""
@@ -148,6 +167,8 @@ class ShareCoordinatorMachine(WithoutSoftState):
         positions = [deletion.checkpoint_position for deletion in self._deletions.values()]
         if self._states:
             positions.append(next(iter(self._states.values())).checkpoint_position)
+        if self._journals:
+            positions.append(next(iter(self._journals.values())).position)
         return min(positions, default=self._last_position + 1)
 
     # Commands
@@ -157,10 +178,13 @@ class ShareCoordinatorMachine(WithoutSoftState):
         check_initialize(command, state)
         if state is not None and _is_repetition(command, state):
             return Decision((), None)
+        first = first_checkpoint(command, state, now)
+        journal = self._journals.get(command.key)
+        if journal is not None and not (state is not None and command.keeps(state)):
+            # Records from the new start offset on are delivered again.
+            first = first._replace(failed=journal.before(command.start_offset))
         # An interrupted deletion is completed first: its tombstones must not delete deltas of the new state.
-        return Decision(
-            (*self._remaining_tombstones(command.key, now), first_checkpoint(command, state, now)), None
-        )
+        return Decision((*self._remaining_tombstones(command.key, now), first), None)
 
     def _read(self, command: c.Read, now: float) -> _Decision:
         state = check_read(command, self._states.get(command.key))
@@ -174,7 +198,8 @@ class ShareCoordinatorMachine(WithoutSoftState):
 
     def _write(self, command: c.Write, now: float) -> _Decision:
         state = check_write(command, self._states.get(command.key))
-        return Decision((change(state, command, state.leader_epoch, self._rules, now),), None)
+        failed = None if command.failed is None else new_failures(state, command.failed)
+        return Decision((change(state, command, state.leader_epoch, self._rules, now, failed),), None)
 
     def _delete(self, command: c.Delete, now: float) -> _Decision:
         check_delete(command, self._states.get(command.key))
@@ -200,6 +225,11 @@ class ShareCoordinatorMachine(WithoutSoftState):
         )
         return Decision((), reply)
 
+    def _read_failed(self, command: c.ReadFailed, _: float) -> _Decision:
+        journal = self._journals.get(command.key)
+        reply = c.FailedReply() if journal is None else c.FailedReply(tuple(journal.entries), journal.dropped)
+        return Decision((), reply)
+
     def _inspect(self, command: c.Inspect, _: float) -> _Decision:
         return Decision((), c.Inspection(deepcopy(self._states.get(command.key)), self._last_position))
 
@@ -223,10 +253,20 @@ class ShareCoordinatorMachine(WithoutSoftState):
     def _cold_checkpoints(self, now: float) -> Iterator[ShareRecord]:
         if not self._warm:
             return
+        written_before = (now - self._rules.cold_after) * 1000
         for key, state in self._states.items():
-            if state.write_timestamp_ms / 1000 + self._rules.cold_after > now:
-                return
-            yield cold_checkpoint(key, state, now)
+            if state.write_timestamp_ms > written_before:
+                break
+            yield self._cold_checkpoint(key, state, now)
+        for key, journal in self._journals.items():
+            if journal.since_ms > written_before:
+                break
+            if (busy := self._states.get(key)) is not None and busy.write_timestamp_ms > written_before:
+                yield self._cold_checkpoint(key, busy, now)
+
+    def _cold_checkpoint(self, key: SharePartitionKey, state: ShareState, now: float) -> ShareCheckpoint:
+        journal = self._journals.get(key)
+        return cold_checkpoint(key, state, now, None if journal is None else journal.complete())
 
     # Records
 
@@ -236,13 +276,18 @@ class ShareCoordinatorMachine(WithoutSoftState):
         self._states[record.key] = state
         self._states.move_to_end(record.key)
         self._warm += (not state.cold) - (before is not None and not before.cold)
+        if record.failed is not None:
+            apply_to(self._journals, record.key, record.failed, position, record.write_timestamp_ms)
 
-    def _apply_delta(self, record: ShareDelta, _: int) -> None:
+    def _apply_delta(self, record: ShareDelta, position: int) -> None:
+        if record.failed is not None:
+            apply_to(self._journals, record.key, record.failed, position, record.write_timestamp_ms)
         state = self._states.get(record.key)
         if state is not None and state.checkpoint_epoch == record.checkpoint_epoch:
             state.apply(record)
 
     def _apply_checkpoint_tombstone(self, record: CheckpointTombstone, _: int) -> None:
+        self._journals.pop(record.key, None)
         state = self._states.pop(record.key, None)
         if state is None:
             return
@@ -297,7 +342,7 @@ def check_read(command: c.Read, state: ShareState | None) -> ShareState:
 
 def check_write(command: c.Write, state: ShareState | None) -> ShareState:
     """Returns the state to change; raises INVALID_REQUEST, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH."""
-    key, state_epoch, leader_epoch, start_offset, count, batches = command
+    key, state_epoch, leader_epoch, start_offset, count, batches, failed = command
     if state_epoch < 0 or leader_epoch < 0 or start_offset < -1 or count < -1:
         _check_at_least("state_epoch", state_epoch, 0)
         _check_at_least("leader_epoch", leader_epoch, 0)
@@ -305,6 +350,8 @@ def check_write(command: c.Write, state: ShareState | None) -> ShareState:
         _check_at_least("delivery_complete_count", count, -1)
     for batch in batches:
         _check_batch(batch)
+    if failed is not None:
+        _check_failed(failed)
     if state is None:
         raise _not_initialized("Write", key)
     if state.leader_epoch > leader_epoch:
@@ -340,6 +387,16 @@ def _check_batch(batch: StateBatch) -> None:
         )
     if (token > 0) is not bool(holder) or token < 0 or len(holder) > _LONGEST_HOLDER:
         raise c.invalid("state_batches", f"contains {first}-{last} with an invalid lock, token {token}")
+
+
+def _check_failed(update: JournalUpdate) -> None:
+    if not (0 < update.limit <= LONGEST_JOURNAL and update.dropped >= 0):
+        raise c.invalid("failed", f"has a limit of {update.limit}; 1 to {LONGEST_JOURNAL} is allowed")
+    for first, last, disposition, count, time_ms, member_id, reason in update.records:
+        if not (0 <= first <= last and disposition in _DISPOSITIONS and count >= 0 and time_ms >= 0):
+            raise c.invalid("failed", f"contains {first}-{last} with invalid fields")
+        if len(member_id) > _LONGEST_HOLDER or len(reason) > LONGEST_STORED_REASON:
+            raise c.invalid("failed", f"contains {first}-{last} with a text that is too long")
 
 
 def _check_at_least(field: str, value: int, least: int) -> None:

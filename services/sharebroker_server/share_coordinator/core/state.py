@@ -18,11 +18,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_protocol.model import JournalUpdate, SharePartitionKey, StateBatch
 
 
 class ShareCheckpoint(NamedTuple):
-    """The complete state; the two times differ in a cold checkpoint."""
+    """The complete state; the two times differ in a cold checkpoint.
+
+    `failed` changes the journal (`core.journal`), which is not part of the state; None: it does not change.
+    """
 
     key: SharePartitionKey
     checkpoint_epoch: int
@@ -33,13 +36,14 @@ class ShareCheckpoint(NamedTuple):
     create_timestamp_ms: int
     write_timestamp_ms: int
     state_batches: tuple[StateBatch, ...]
+    failed: JournalUpdate | None = None
 
 
 class ShareDelta(NamedTuple):
     """A change to the checkpoint of the same epoch.
 
     `delta_index` is part of the key. A leader epoch or start offset of -1 means unchanged. The delivery
-    complete count always replaces the previous one.
+    complete count always replaces the previous one. `failed` is as in a checkpoint.
     """
 
     key: SharePartitionKey
@@ -50,6 +54,7 @@ class ShareDelta(NamedTuple):
     delivery_complete_count: int
     state_batches: tuple[StateBatch, ...]
     write_timestamp_ms: int = 0
+    failed: JournalUpdate | None = None
 
 
 class CheckpointTombstone(NamedTuple):

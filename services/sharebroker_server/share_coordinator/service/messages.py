@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sharebroker_protocol.model import StateBatch, StateNote
+from sharebroker_protocol.model import FailedRecords, JournalUpdate, StateBatch, StateNote
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.proto_values import Conversion, Mapped
-from sharebroker_server.share_coordinator.core.commands import Initialize, ReadReply, SummaryReply, Write
+from sharebroker_server.share_coordinator.core.commands import (
+    FailedReply,
+    Initialize,
+    ReadReply,
+    SummaryReply,
+    Write,
+)
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -16,7 +22,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareRecord,
     ShareState,
 )
-from sharebroker_server.share_coordinator.store.codec import BATCH_FIELDS
+from sharebroker_server.share_coordinator.store.codec import BATCH_FIELDS, FAILED_FIELDS
 
 LogRecord = pb.InspectShareGroupStateResponse.LogRecord
 
@@ -26,8 +32,17 @@ STATE_BATCH: Final = Conversion(
 _BATCHES: Final[dict[str, str | Mapped]] = {"state_batches": Mapped(nested=STATE_BATCH)}
 
 INITIALIZE: Final = Conversion(Initialize, pb.InitializeShareGroupStateRequest.PartitionData)
-WRITE: Final = Conversion(Write, pb.WriteShareGroupStateRequest.PartitionData, _BATCHES)
+_FAILED: Final = Mapped(nested=Conversion(FailedRecords, pb.FailedRecords, FAILED_FIELDS))
+_JOURNAL_UPDATE: Final = Conversion(JournalUpdate, pb.JournalUpdate, {"records": _FAILED})
+WRITE: Final = Conversion(
+    Write,
+    pb.WriteShareGroupStateRequest.PartitionData,
+    _BATCHES | {"failed": Mapped(nested=_JOURNAL_UPDATE)},
+)
 READ_REPLY: Final = Conversion(ReadReply, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
+FAILED_REPLY: Final = Conversion(
+    FailedReply, pb.ReadFailedRecordsResponse.PartitionData, {"records": _FAILED}
+)
 SUMMARY: Final = Conversion(SummaryReply, pb.ReadShareGroupStateSummaryResponse.PartitionData, absent=0)
 
 _RECORDS: Final[dict[type, tuple[str, Conversion[Any, LogRecord]]]] = {

@@ -14,7 +14,13 @@ from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.shard_topic.reading import fetch, find_offset
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.service.inspection import inspect
-from sharebroker_server.share_coordinator.service.messages import INITIALIZE, READ_REPLY, SUMMARY, WRITE
+from sharebroker_server.share_coordinator.service.messages import (
+    FAILED_REPLY,
+    INITIALIZE,
+    READ_REPLY,
+    SUMMARY,
+    WRITE,
+)
 from sharebroker_server.share_coordinator.service.shards import Host
 from sharebroker_server.share_coordinator.service.state_commands import StateCommands
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
@@ -97,6 +103,16 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
                 )
                 found.partitions.extend(done.partitions)
         return response
+
+    async def ReadFailedRecords(
+        self, request: pb.ReadFailedRecordsRequest, _context: Any
+    ) -> pb.ReadFailedRecordsResponse:
+        """Returns the journals of failed records."""
+        shape = pb.ReadFailedRecordsResponse.TopicData
+        results = await self._commands.each(
+            request, lambda key, _: c.ReadFailed(key), shape, FAILED_REPLY.fields
+        )
+        return pb.ReadFailedRecordsResponse(results=results)
 
     async def InspectShareGroupState(
         self, request: pb.InspectShareGroupStateRequest, _context: Any

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote
+from sharebroker_protocol.model import FailedRecords, JournalUpdate, SharePartitionKey, StateBatch, StateNote
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
 from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.share_coordinator.core.state import (
@@ -28,13 +28,23 @@ BATCH_FIELDS: Final[dict[str, str | Mapped]] = {
 }
 """The fields of a state batch that have another name in messages."""
 
+FAILED_FIELDS: Final[dict[str, str | Mapped]] = {"first": "first_offset", "last": "last_offset"}
+"""The fields of failed records that have another name in messages."""
+
 _BATCH_FIELDS: Final = BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.ShareStateNote))}
 
 _KEY_CACHE_SIZE: Final = 65_536
 
 _KEY: Final = Conversion(SharePartitionKey, pb.SharePartitionKey)
 _BATCHES: Final[dict[str, str | Mapped]] = {
-    "state_batches": Mapped(nested=Conversion(StateBatch, pb.ShareStateBatch, _BATCH_FIELDS))
+    "state_batches": Mapped(nested=Conversion(StateBatch, pb.ShareStateBatch, _BATCH_FIELDS)),
+    "failed": Mapped(
+        nested=Conversion(
+            JournalUpdate,
+            pb.JournalUpdate,
+            {"records": Mapped(nested=Conversion(FailedRecords, pb.FailedRecords, FAILED_FIELDS))},
+        )
+    ),
 }
 _CONVERSIONS: Final[dict[str, tuple[type, Conversion[Any, Any]]]] = {
     "checkpoint": (ShareCheckpoint, Conversion(ShareCheckpoint, pb.ShareCheckpoint, _BATCHES)),

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import FINISHED, LONGEST_DELAY_MS, AckBatch, AckType
+from sharebroker_protocol.model import FINISHED, LONGEST_DELAY_MS, AckBatch, AckType, Disposition
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Counts, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
@@ -202,8 +202,11 @@ class _Acknowledgement:
                 self._renew(run, lock)
                 continue
             if target is ARCHIVED:
-                transition.rejected += run.size if kind == _REJECT else 0
-                transition.gaps += run.size if kind != _REJECT else 0
+                if kind == _REJECT:
+                    transition.rejected += run.size
+                    transition.fail(run, Disposition.REJECTED)
+                else:
+                    transition.gaps += run.size
             # Inlines `Transition.add` to save a call per run.
             if target is AVAILABLE:
                 self._release(run)
@@ -215,6 +218,8 @@ class _Acknowledgement:
     def _release(self, run: Run) -> None:
         limit = self.settings.delivery_count_limit
         run.target = self.transition.after_release(run.delivery_count, limit)
+        if run.target is ARCHIVED:
+            self.transition.fail(run, Disposition.EXHAUSTED)
         run.target_not_before_ms = run.next_delivery_ms(self.retry)
 
     def _renew(self, run: Run, lock: Lock) -> None:

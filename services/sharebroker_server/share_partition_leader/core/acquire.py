@@ -13,7 +13,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
-from sharebroker_protocol.model import AcquiredRange, AcquireMode
+from sharebroker_protocol.model import (
+    AcquiredRange,
+    AcquireMode,
+    Disposition,
+    FailedRecords,
+    RecordState,
+    StateBatch,
+)
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     Counts,
@@ -23,7 +30,7 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.locks import Locks
-from sharebroker_server.share_partition_leader.core.runs import ACQUIRED, Batch, Run
+from sharebroker_server.share_partition_leader.core.runs import ACQUIRED, Batch, Run, Transition
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
@@ -266,6 +273,22 @@ def archive_hidden(
         else:
             counts.aborted += last - first + 1
     return kept
+
+
+def expiry_of(acquired: Sequence[AcquiredRange], expired: Sequence[LogBatch], time_ms: float) -> Transition:
+    """Returns the transition that stores which of the acquired records expired; `time_ms` is the time now.
+
+    It has no runs: they are archived already. If it is not written, the records expire again.
+    """
+    transition = Transition()
+    failed = transition.failed = []
+    for piece in acquired:
+        for first, last, _ in divide((piece,), joined(expired))[1]:
+            count = piece.delivery_count
+            transition.batches.append(StateBatch(first, last, RecordState.ARCHIVED, count))
+            failed.append(FailedRecords(first, last, Disposition.EXPIRED, count - 1))
+    transition.describe_failures(time_ms)
+    return transition
 
 
 def divide(

@@ -16,18 +16,29 @@ of a renewal waits for it, the acquisition does not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateNote, StateWrite
+from sharebroker_protocol.model import (
+    FINISHED,
+    Disposition,
+    FailedRecords,
+    JournalUpdate,
+    RecordState,
+    StateBatch,
+    StateNote,
+    StateWrite,
+)
 from sharebroker_server.share_partition_leader.core.events import (
     Completed,
     Counts,
     Effects,
     LoadedState,
+    LostLock,
     Reply,
+    SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.locks import Locks
@@ -39,10 +50,24 @@ from sharebroker_server.share_partition_leader.core.runs import (
     Lock,
     Run,
     Transition,
+    member_of,
+    state_batch,
 )
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 _STORED_STATES: Final = {int(state): state for state in RecordState if state is not ACQUIRED}
+
+STATE_LOST: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a state write after which the state must be loaded again.
+
+Another leader or an administrator changed it.
+"""
 
 RETRY_INTERVAL: Final = 2.0
 """Seconds before changes whose write failed are written again."""
@@ -116,13 +141,21 @@ def _ending_at(batch: StateBatch, last: int) -> StateBatch:
     return batch if batch.last == last else batch._replace(last=last)
 
 
-def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collection[Transition]) -> StateWrite:
+def build_write(
+    in_flight: InFlight,
+    loaded: LoadedState,
+    transitions: Collection[Transition],
+    settings: SharePartitionSettings,
+) -> StateWrite:
     """Builds the write of `transitions`: the start offset after them, and batches not below it."""
     start, passed = _start_offset_after(in_flight, set(transitions))
     finished = 0
     changes: list[StateBatch] = []
+    failed: list[FailedRecords] = []
     for transition in transitions:
         changes += transition.batches
+        if transition.failed is not None:
+            failed += transition.failed
         if transition.batches and not transition.runs:
             changes += _newer_locks(in_flight, transition.batches, loaded.clock_offset_ms)
         for run in transition.runs:
@@ -140,7 +173,13 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
         start,
         in_flight.complete_count + finished - passed,
         tuple(merged(changes)),
+        _journal_update(failed, settings.longest_journal) if failed and settings.longest_journal else None,
     )
+
+
+def _journal_update(failed: Sequence[FailedRecords], limit: int) -> JournalUpdate:
+    dropped = sum(entry.last - entry.first + 1 for entry in failed[:-limit])
+    return JournalUpdate(tuple(failed[-limit:]), limit, dropped)
 
 
 def _newer_locks(
@@ -211,6 +250,30 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
     return Completed(moved or released > 0, acknowledged, released, archived)
 
 
+def of_timeouts(lost: Sequence[LostLock], time_ms: float) -> Transition:
+    """Returns the transition that stores lock timeouts, which are in effect already."""
+    transition = Transition()
+    transition.batches = merged(
+        state_batch(lock.first, lock.last, lock.state, lock.delivery_count, lock.not_before_ms)
+        for lock in lost
+    )
+    failed = [
+        FailedRecords(
+            lock.first,
+            lock.last,
+            Disposition.EXHAUSTED,
+            lock.delivery_count,
+            member_id=member_of(lock.member),
+        )
+        for lock in lost
+        if lock.state is RecordState.ARCHIVED
+    ]
+    if failed:
+        transition.failed = failed
+        transition.describe_failures(time_ms)
+    return transition
+
+
 def count_archived(counts: Counts, transitions: Collection[Transition], completed: Completed) -> None:
     """Counts what committed transitions archived, without records that the log deleted meanwhile."""
     exhausted = completed.archived
@@ -267,6 +330,10 @@ class WriteQueue:
         """Moves what waits into the write in flight; [] if it was rejected since."""
         self._sent, self._waiting = self._waiting, []
         self.busy = bool(self._sent)
+        if self.retry_at is not None and self.busy:
+            # Before a write moves the stored start offset over failed records, it must list them.
+            self._sent += [transition for transition in self._retry if transition.failed]
+            self._retry = [transition for transition in self._retry if not transition.failed]
         return self._sent
 
     def complete(self, error: KafkaError | None, effects: Effects) -> list[Transition]:

@@ -61,6 +61,9 @@ class SharePartitionSettings:
     max_lock: float = 43_200.0
     """`group.share.max.lock.ms`, in seconds: the longest lock that a member may request."""
 
+    longest_journal: int = 100
+    """`share.failed.records.max`: entries in the journal of failed records; 0: there is none."""
+
     @property
     def throttle_limit(self) -> int:
         """Delivery count from which failing records are acquired in ever smaller portions."""
@@ -160,7 +163,8 @@ class Acknowledge:
 
     `delay` (seconds) is for releases only; 0: they do not wait. None: the group's retry backoff applies.
     `lock` (seconds) is the length of renewed locks, for renewals only; 0: the group's.
-    `blameless` is for releases only: they do not count as deliveries.
+    `blameless` is for releases only: they do not count as deliveries. `reason` is stored with the records
+    that this archives.
     """
 
     member: str
@@ -169,6 +173,7 @@ class Acknowledge:
     delay: float | None = None
     lock: float = 0.0
     blameless: bool = False
+    reason: str = ""
 
 
 class Reconcile(NamedTuple):

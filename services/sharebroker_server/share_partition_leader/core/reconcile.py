@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sharebroker_protocol.model import FINISHED, AckBatch, AckType, StateBatch
+from sharebroker_protocol.model import FINISHED, AckBatch, AckType, Disposition, StateBatch
 from sharebroker_server.leader_calls.values import Unreconciled, UnreconciledReason
 from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
@@ -120,11 +120,14 @@ class Reconciliation:
             self.renewed.append((run, run.lock))
         if target is ACQUIRED:
             return
+        disposition = Disposition.EXHAUSTED
         if kind == AckType.REJECT:
             self.transition.rejected += run.size
+            disposition = Disposition.REJECTED
         if target is AVAILABLE:
             target = self.transition.after_release(run.delivery_count, self.delivery_count_limit)
-        self.transition.add(run, target, run.next_delivery_ms(self.retry) if target is AVAILABLE else 0)
+        not_before_ms = run.next_delivery_ms(self.retry) if target is AVAILABLE else 0
+        self.transition.add(run, target, not_before_ms, disposition)
 
     def _claim(self, run: Run) -> None:
         run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]

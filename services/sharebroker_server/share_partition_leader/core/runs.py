@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
-from sharebroker_protocol.model import FINISHED, RecordState, StateBatch, StateNote
+from sharebroker_protocol.model import (
+    FINISHED,
+    LONGEST_STORED_REASON,
+    Disposition,
+    FailedRecords,
+    RecordState,
+    StateBatch,
+    StateNote,
+)
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Reply
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
@@ -66,15 +74,17 @@ class Transition:
     `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
     timeout) has none. `reply` receives the outcome. `rejected` and `gaps` count archived offsets by reason.
     `blameless`: its releases do not count as deliveries. `locks` have to be stored, as they are when the
-    write is built.
+    write is built. `failed` are the failed records among those that are
+    archived; None: there are none.
     """
 
-    __slots__ = ("batches", "blameless", "gaps", "locks", "rejected", "reply", "runs")
+    __slots__ = ("batches", "blameless", "failed", "gaps", "locks", "rejected", "reply", "runs")
 
     def __init__(self, reply: Reply | None = None, *, blameless: bool = False) -> None:
         self.reply = reply
         self.blameless = blameless
         self.locks: Sequence[Lock] = ()
+        self.failed: list[FailedRecords] | None = None
         self.runs: list[Run] = []
         self.batches: list[StateBatch] = []
         self.rejected = 0
@@ -86,12 +96,56 @@ class Transition:
             return AVAILABLE
         return after_failed_delivery(RecordEvent.RELEASE, delivery_count, delivery_count_limit)
 
-    def add(self, run: Run, target: RecordState, not_before_ms: int = 0) -> None:
-        """Adds a run; it changes to `target` when the transition is committed."""
+    def fail(self, run: Run, disposition: Disposition) -> None:
+        """Lists a run, which is to be archived, among the failed records."""
+        member_id = "" if run.lock is None else member_of(run.lock.member)
+        failed = FailedRecords(run.first, run.last, disposition, run.delivery_count, member_id=member_id)
+        if self.failed is None:
+            self.failed = [failed]
+        else:
+            self.failed.append(failed)
+
+    def describe_failures(self, time_ms: float, reason: str = "") -> None:
+        """Adds the time and the reason to the failed records, and unites equal neighbours."""
+        stored = reason[:LONGEST_STORED_REASON]
+        self.failed = merged_failures(
+            entry._replace(time_ms=int(time_ms), reason=stored) for entry in self.failed or ()
+        )
+
+    def add(
+        self,
+        run: Run,
+        target: RecordState,
+        not_before_ms: int = 0,
+        disposition: Disposition = Disposition.EXHAUSTED,
+    ) -> None:
+        """Adds a run; it changes to `target` when the transition is committed.
+
+        `disposition` is for a run that is archived.
+        """
+        if target is ARCHIVED:
+            self.fail(run, disposition)
         run.target = target
         run.target_not_before_ms = not_before_ms
         run.pending = self
         self.runs.append(run)
+
+
+def member_of(holder: str) -> str:
+    """The member id of a holder: the text after the first "@"."""
+    return holder.partition("@")[2]
+
+
+def merged_failures(entries: Iterable[FailedRecords]) -> list[FailedRecords]:
+    """Unites neighbours that differ only in their offsets."""
+    merged: list[FailedRecords] = []
+    for entry in entries:
+        before = merged[-1] if merged else entry
+        if before.last + 1 == entry.first and before[2:] == entry[2:]:
+            merged[-1] = before._replace(last=entry.last)
+        else:
+            merged.append(entry)
+    return merged
 
 
 @dataclass(slots=True, eq=False)

@@ -66,37 +66,33 @@ from sharebroker_server.share_partition_leader.core.acquire import (
     Acquisition,
     archive_hidden,
     count_acquired,
+    expiry_of,
     hidden_prefix,
     leading,
     postpone,
 )
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery, RetryCause
 from sharebroker_server.share_partition_leader.core.durability import (
+    STATE_LOST,
     WriteQueue,
     build_write,
     commit,
     count_archived,
     load,
     merged,
+    of_timeouts,
     roll_back,
 )
 from sharebroker_server.share_partition_leader.core.events import Counts, Effects
-from sharebroker_server.share_partition_leader.core.locks import Locks, count_time_outs, is_durable, tokens_of
-from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
-from sharebroker_server.share_partition_leader.core.runs import Run, Transition, state_batch
-from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
-
-STATE_LOST: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
+from sharebroker_server.share_partition_leader.core.locks import (
+    Locks,
+    count_time_outs,
+    is_durable,
+    tokens_of,
 )
-"""Errors of a state write after which the state must be loaded again.
-
-Another leader or an administrator changed it.
-"""
+from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
+from sharebroker_server.share_partition_leader.core.runs import Run, Transition
+from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 
 class SharePartition:
@@ -156,7 +152,7 @@ class SharePartition:
         transitions = self._writes.take()
         if not transitions:
             return None
-        write = build_write(self.in_flight, self._loaded_state, transitions)
+        write = build_write(self.in_flight, self._loaded_state, transitions, self.settings)
         self._sent_start = write.start_offset
         return write
 
@@ -240,6 +236,9 @@ class SharePartition:
         if hidden:
             acquired = archive_hidden(self.in_flight, acquired, hidden, self.counts)
         if expired:
+            transition = expiry_of(acquired, expired, self._stored_time(now))
+            if transition.batches and self.settings.longest_journal:
+                self._queue(transition, effects)
             acquired = archive_hidden(self.in_flight, acquired, expired, self.counts, RecordEvent.EXPIRE)
         if scheduled:
             acquired = postpone(self.in_flight, acquired, scheduled, self.counts)
@@ -271,6 +270,8 @@ class SharePartition:
         retry = self._retry(RetryCause.RELEASE, now, delay)
         renewed = mark(self.in_flight, self.settings, event.member, batches, transition, retry)
         count_acknowledged(self.counts, batches)
+        if transition.failed is not None:
+            transition.describe_failures(self._stored_time(now), event.reason)
         if renewed:
             deadline = now + (event.lock or self.settings.lock_duration)
             durable = is_durable(event.member, event.lock)
@@ -298,6 +299,8 @@ class SharePartition:
         if lock.last >= 0:
             self._locks.watch(lock)
         count_acknowledged(self.counts, batches)
+        if transition.failed is not None:
+            transition.describe_failures(self._stored_time(now))
         if self.settings.renew_enabled:
             transition.locks = self._locks.renew(reconciliation.renewed, deadline)
         self._abandoned = False
@@ -340,6 +343,8 @@ class SharePartition:
                 if not event.session or (event.session == lock.session and not lock.durable):
                     target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
                     transition.add(run, target, run.next_delivery_ms(retry))
+            if transition.failed is not None:
+                transition.describe_failures(self._stored_time(now))
             if transition.runs:
                 self._queue(transition, effects)
         effects.wake = event.undo
@@ -358,12 +363,7 @@ class SharePartition:
             self.in_flight.advance()
             count_time_outs(self.counts, lost)
             effects.lost, effects.wake = lost, True
-            transition = Transition()
-            transition.batches = merged(
-                state_batch(lock.first, lock.last, lock.state, lock.delivery_count, lock.not_before_ms)
-                for lock in lost
-            )
-            self._queue(transition, effects)
+            self._queue(of_timeouts(lost, self._stored_time(now)), effects)
         if self._writes.retry_at is not None and self._writes.retry_at <= now:
             self._writes.flush_retries(effects)
         effects.deadline = self.next_deadline()

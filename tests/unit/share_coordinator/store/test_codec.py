@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote
+from sharebroker_protocol.model import (
+    Disposition,
+    FailedRecords,
+    JournalUpdate,
+    SharePartitionKey,
+    StateBatch,
+    StateNote,
+)
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
@@ -103,6 +110,26 @@ def test_a_batch_without_a_note_is_encoded_as_before() -> None:
     delta = pb.ShareDelta(checkpoint_epoch=1, state_batches=[first])
     encoded = CODEC.encode(ShareDelta(KEY, 0, 1, -1, -1, 0, (batch(5, 9, 0),)))
     assert encoded.endswith(pb.ShareStateRecord(delta=delta).SerializeToString())
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_failed_records_are_stored_with_the_change(complete: bool) -> None:
+    entries = (
+        FailedRecords(5, 9, Disposition.REJECTED, 2, 1_790_000_000_000, "m1", "no such account"),
+        FailedRecords(12, 12, Disposition.EXPIRED, 0, 1_790_000_000_000),
+    )
+    failed = JournalUpdate(entries, 100, 7, complete)
+    for record in (
+        ShareDelta(KEY, 0, 1, -1, -1, 0, (batch(5, 9, 4),), 5, failed),
+        ShareCheckpoint(KEY, 7, 2, 5, 100, 4, 1000, 2000, (), failed),
+    ):
+        assert CODEC.decode(CODEC.encode(record)) == record
+
+
+def test_an_entry_is_small() -> None:
+    entry = FailedRecords(1 << 40, (1 << 40) + 9, Disposition.REJECTED, 5, 1_790_000_000_000, "m" * 22, "")
+    with_entry = ShareDelta(KEY, 0, 1, -1, -1, 0, (), 5, JournalUpdate((entry,), 100))
+    assert len(CODEC.encode(with_entry)) - len(CODEC.encode(with_entry._replace(failed=None))) <= 64
 
 
 def test_a_reader_without_notes_ignores_them() -> None:

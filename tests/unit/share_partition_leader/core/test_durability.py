@@ -49,7 +49,7 @@ FAILURES = [
 
 def test_a_write_carries_the_epochs_of_the_loaded_state() -> None:
     written = opened(5, leader_epoch=9).write()
-    assert written == (3, 9, 5, 0, ())
+    assert written == (3, 9, 5, 0, (), None)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,80 @@ class StateBatch(_message.Message):
 Global___StateBatch: _TypeAlias = StateBatch  # noqa: Y015
 
 @_typing.final
+class FailedRecords(_message.Message):
+    """Offsets that were archived together although no member accepted them. Not in Kafka."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
+    DISPOSITION_FIELD_NUMBER: _builtins.int
+    DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    first_offset: _builtins.int
+    last_offset: _builtins.int
+    """Inclusive."""
+    disposition: _builtins.int
+    """1 rejected, 2 exhausted, 3 expired."""
+    delivery_count: _builtins.int
+    """Deliveries to members."""
+    time_ms: _builtins.int
+    """Milliseconds since the Unix epoch by the clock of Redis."""
+    member_id: _builtins.str
+    """The member that held the records last; empty: none did."""
+    reason: _builtins.str
+    """The text of its acknowledgement, at most 256 characters."""
+    def __init__(
+        self,
+        *,
+        first_offset: _builtins.int = ...,
+        last_offset: _builtins.int = ...,
+        disposition: _builtins.int = ...,
+        delivery_count: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "disposition", b"disposition", "first_offset", b"first_offset", "last_offset", b"last_offset", "member_id", b"member_id", "reason", b"reason", "time_ms", b"time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedRecords: _TypeAlias = FailedRecords  # noqa: Y015
+
+@_typing.final
+class JournalUpdate(_message.Message):
+    """Adds entries to the journal of failed records; afterwards the oldest ones above `limit` are removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    dropped: _builtins.int
+    """The number of failed records that are not in `records`, because there are more entries than the limit."""
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedRecords]: ...
+    def __init__(
+        self,
+        *,
+        records: _abc.Iterable[Global___FailedRecords] | None = ...,
+        limit: _builtins.int = ...,
+        dropped: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "limit", b"limit", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalUpdate: _TypeAlias = JournalUpdate  # noqa: Y015
+
+@_typing.final
 class InitializeShareGroupStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -389,6 +463,7 @@ class WriteShareGroupStateRequest(_message.Message):
         START_OFFSET_FIELD_NUMBER: _builtins.int
         DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
         STATE_BATCHES_FIELD_NUMBER: _builtins.int
+        FAILED_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         state_epoch: _builtins.int
         leader_epoch: _builtins.int
@@ -398,6 +473,10 @@ class WriteShareGroupStateRequest(_message.Message):
         """The number of finished records between start offset and end offset, for lag; -1: unknown."""
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
+        @_builtins.property
+        def failed(self) -> Global___JournalUpdate:
+            """Failed records among those that the write archives. Absent: none. Not in Kafka."""
+
         def __init__(
             self,
             *,
@@ -407,10 +486,11 @@ class WriteShareGroupStateRequest(_message.Message):
             start_offset: _builtins.int = ...,
             delivery_complete_count: _builtins.int = ...,
             state_batches: _abc.Iterable[Global___StateBatch] | None = ...,
+            failed: Global___JournalUpdate | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_complete_count", b"delivery_complete_count", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -680,6 +760,124 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReadShareGroupStateSummaryResponse: _TypeAlias = ReadShareGroupStateSummaryResponse  # noqa: Y015
+
+@_typing.final
+class ReadFailedRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class TopicData(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partitions: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReadFailedRecordsRequest.TopicData]: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        topics: _abc.Iterable[Global___ReadFailedRecordsRequest.TopicData] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadFailedRecordsRequest: _TypeAlias = ReadFailedRecordsRequest  # noqa: Y015
+
+@_typing.final
+class ReadFailedRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PartitionData(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        RECORDS_FIELD_NUMBER: _builtins.int
+        DROPPED_FIELD_NUMBER: _builtins.int
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        dropped: _builtins.int
+        """The number of records that the journal had, but has no more."""
+        @_builtins.property
+        def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedRecords]:
+            """In the order in which they failed."""
+
+        def __init__(
+            self,
+            *,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            records: _abc.Iterable[Global___FailedRecords] | None = ...,
+            dropped: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "records", b"records"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class TopicData(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITIONS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        @_builtins.property
+        def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReadFailedRecordsResponse.PartitionData]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partitions: _abc.Iterable[Global___ReadFailedRecordsResponse.PartitionData] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReadFailedRecordsResponse.TopicData]: ...
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___ReadFailedRecordsResponse.TopicData] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadFailedRecordsResponse: _TypeAlias = ReadFailedRecordsResponse  # noqa: Y015
 
 @_typing.final
 class InspectShareGroupStateRequest(_message.Message):

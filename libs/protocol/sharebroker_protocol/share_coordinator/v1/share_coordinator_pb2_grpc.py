@@ -63,6 +63,11 @@ class ShareCoordinatorServiceStub:
                 request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadShareGroupStateSummaryRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadShareGroupStateSummaryResponse.FromString,
                 _registered_method=True)
+        self.ReadFailedRecords = channel.unary_unary(
+                '/sharebroker.share_coordinator.v1.ShareCoordinatorService/ReadFailedRecords',
+                request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadFailedRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadFailedRecordsResponse.FromString,
+                _registered_method=True)
         self.InspectShareGroupState = channel.unary_unary(
                 '/sharebroker.share_coordinator.v1.ShareCoordinatorService/InspectShareGroupState',
                 request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.SerializeToString,
@@ -129,6 +134,13 @@ class ShareCoordinatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadFailedRecords(self, request, context):
+        """Reads the journals of failed records of share-partitions. Not in Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def InspectShareGroupState(self, request, context):
         """Returns the checkpoint and deltas in the log, and the replayed state. Not in Kafka.
         """
@@ -186,6 +198,11 @@ def add_ShareCoordinatorServiceServicer_to_server(servicer, server):
                     servicer.ReadShareGroupStateSummary,
                     request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadShareGroupStateSummaryRequest.FromString,
                     response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadShareGroupStateSummaryResponse.SerializeToString,
+            ),
+            'ReadFailedRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadFailedRecords,
+                    request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadFailedRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadFailedRecordsResponse.SerializeToString,
             ),
             'InspectShareGroupState': grpc.unary_unary_rpc_method_handler(
                     servicer.InspectShareGroupState,
@@ -347,6 +364,33 @@ class ShareCoordinatorService:
             '/sharebroker.share_coordinator.v1.ShareCoordinatorService/ReadShareGroupStateSummary',
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadShareGroupStateSummaryRequest.SerializeToString,
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadShareGroupStateSummaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadFailedRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_coordinator.v1.ShareCoordinatorService/ReadFailedRecords',
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadFailedRecordsRequest.SerializeToString,
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.ReadFailedRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

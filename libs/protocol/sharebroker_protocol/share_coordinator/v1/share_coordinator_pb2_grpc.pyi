@@ -51,6 +51,8 @@ class ShareCoordinatorServiceStub:
     """
     ReadShareGroupStateSummary: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
+    ReadFailedRecords: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadFailedRecordsRequest, _share_coordinator_pb2.ReadFailedRecordsResponse]
+    """Reads the journals of failed records of share-partitions. Not in Kafka."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
     """Returns the checkpoint and deltas in the log, and the replayed state. Not in Kafka."""
     DeleteTopicState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]
@@ -87,6 +89,8 @@ class ShareCoordinatorServiceAsyncStub(ShareCoordinatorServiceStub):
     """
     ReadShareGroupStateSummary: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]  # type: ignore[assignment]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
+    ReadFailedRecords: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadFailedRecordsRequest, _share_coordinator_pb2.ReadFailedRecordsResponse]  # type: ignore[assignment]
+    """Reads the journals of failed records of share-partitions. Not in Kafka."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
     """Returns the checkpoint and deltas in the log, and the replayed state. Not in Kafka."""
     DeleteTopicState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]  # type: ignore[assignment]
@@ -150,6 +154,14 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.ReadShareGroupStateSummaryResponse, _abc.Awaitable[_share_coordinator_pb2.ReadShareGroupStateSummaryResponse]]:
         """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
+
+    @_abc_1.abstractmethod
+    def ReadFailedRecords(
+        self,
+        request: _share_coordinator_pb2.ReadFailedRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_coordinator_pb2.ReadFailedRecordsResponse, _abc.Awaitable[_share_coordinator_pb2.ReadFailedRecordsResponse]]:
+        """Reads the journals of failed records of share-partitions. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def InspectShareGroupState(

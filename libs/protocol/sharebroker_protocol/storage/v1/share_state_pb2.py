@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/share_state.proto\x12\x16sharebroker.storage.v1\"J\n\x11SharePartitionKey\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\"K\n\x0eShareStateNote\x12\x15\n\rnot_before_ms\x18\x01 \x01(\x03\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x12\n\nlock_token\x18\x03 \x01(\x03\"\xa2\x01\n\x0fShareStateBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\x34\n\x04note\x18\x05 \x01(\x0b\x32&.sharebroker.storage.v1.ShareStateNote\"\x86\x02\n\x0fShareCheckpoint\x12\x18\n\x10\x63heckpoint_epoch\x18\x01 \x01(\x05\x12\x13\n\x0bstate_epoch\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x06 \x01(\x03\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x12>\n\rstate_batches\x18\x08 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\"\x90\x02\n\nShareDelta\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x18\n\x10\x63heckpoint_epoch\x18\x02 \x01(\x05\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cstart_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12>\n\rstate_batches\x18\x06 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x42\x0f\n\r_leader_epochB\x0f\n\r_start_offset\"6\n\x18ShareCheckpointTombstone\x12\x1a\n\x12write_timestamp_ms\x18\x01 \x01(\x03\"F\n\x13ShareDeltaTombstone\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x1a\n\x12write_timestamp_ms\x18\x02 \x01(\x03\"\xe1\x02\n\x10ShareStateRecord\x12\x36\n\x03key\x18\x01 \x01(\x0b\x32).sharebroker.storage.v1.SharePartitionKey\x12=\n\ncheckpoint\x18\x02 \x01(\x0b\x32\'.sharebroker.storage.v1.ShareCheckpointH\x00\x12\x33\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\".sharebroker.storage.v1.ShareDeltaH\x00\x12P\n\x14\x63heckpoint_tombstone\x18\x04 \x01(\x0b\x32\x30.sharebroker.storage.v1.ShareCheckpointTombstoneH\x00\x12\x46\n\x0f\x64\x65lta_tombstone\x18\x05 \x01(\x0b\x32+.sharebroker.storage.v1.ShareDeltaTombstoneH\x00\x42\x07\n\x05valueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/share_state.proto\x12\x16sharebroker.storage.v1\"J\n\x11SharePartitionKey\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\"K\n\x0eShareStateNote\x12\x15\n\rnot_before_ms\x18\x01 \x01(\x03\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x12\n\nlock_token\x18\x03 \x01(\x03\"\xa2\x01\n\x0fShareStateBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\x34\n\x04note\x18\x05 \x01(\x0b\x32&.sharebroker.storage.v1.ShareStateNote\"\x9b\x01\n\rFailedRecords\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x13\n\x0b\x64isposition\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\x0f\n\x07time_ms\x18\x05 \x01(\x03\x12\x11\n\tmember_id\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\"y\n\rJournalUpdate\x12\x36\n\x07records\x18\x01 \x03(\x0b\x32%.sharebroker.storage.v1.FailedRecords\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0f\n\x07\x64ropped\x18\x03 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\"\xbd\x02\n\x0fShareCheckpoint\x12\x18\n\x10\x63heckpoint_epoch\x18\x01 \x01(\x05\x12\x13\n\x0bstate_epoch\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x06 \x01(\x03\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x12>\n\rstate_batches\x18\x08 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\x12\x35\n\x06\x66\x61iled\x18\t \x01(\x0b\x32%.sharebroker.storage.v1.JournalUpdate\"\xc7\x02\n\nShareDelta\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x18\n\x10\x63heckpoint_epoch\x18\x02 \x01(\x05\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cstart_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12>\n\rstate_batches\x18\x06 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x12\x35\n\x06\x66\x61iled\x18\x08 \x01(\x0b\x32%.sharebroker.storage.v1.JournalUpdateB\x0f\n\r_leader_epochB\x0f\n\r_start_offset\"6\n\x18ShareCheckpointTombstone\x12\x1a\n\x12write_timestamp_ms\x18\x01 \x01(\x03\"F\n\x13ShareDeltaTombstone\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x1a\n\x12write_timestamp_ms\x18\x02 \x01(\x03\"\xe1\x02\n\x10ShareStateRecord\x12\x36\n\x03key\x18\x01 \x01(\x0b\x32).sharebroker.storage.v1.SharePartitionKey\x12=\n\ncheckpoint\x18\x02 \x01(\x0b\x32\'.sharebroker.storage.v1.ShareCheckpointH\x00\x12\x33\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\".sharebroker.storage.v1.ShareDeltaH\x00\x12P\n\x14\x63heckpoint_tombstone\x18\x04 \x01(\x0b\x32\x30.sharebroker.storage.v1.ShareCheckpointTombstoneH\x00\x12\x46\n\x0f\x64\x65lta_tombstone\x18\x05 \x01(\x0b\x32+.sharebroker.storage.v1.ShareDeltaTombstoneH\x00\x42\x07\n\x05valueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,14 +37,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHARESTATENOTE']._serialized_end=219
   _globals['_SHARESTATEBATCH']._serialized_start=222
   _globals['_SHARESTATEBATCH']._serialized_end=384
-  _globals['_SHARECHECKPOINT']._serialized_start=387
-  _globals['_SHARECHECKPOINT']._serialized_end=649
-  _globals['_SHAREDELTA']._serialized_start=652
-  _globals['_SHAREDELTA']._serialized_end=924
-  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_start=926
-  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_end=980
-  _globals['_SHAREDELTATOMBSTONE']._serialized_start=982
-  _globals['_SHAREDELTATOMBSTONE']._serialized_end=1052
-  _globals['_SHARESTATERECORD']._serialized_start=1055
-  _globals['_SHARESTATERECORD']._serialized_end=1408
+  _globals['_FAILEDRECORDS']._serialized_start=387
+  _globals['_FAILEDRECORDS']._serialized_end=542
+  _globals['_JOURNALUPDATE']._serialized_start=544
+  _globals['_JOURNALUPDATE']._serialized_end=665
+  _globals['_SHARECHECKPOINT']._serialized_start=668
+  _globals['_SHARECHECKPOINT']._serialized_end=985
+  _globals['_SHAREDELTA']._serialized_start=988
+  _globals['_SHAREDELTA']._serialized_end=1315
+  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_start=1317
+  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_end=1371
+  _globals['_SHAREDELTATOMBSTONE']._serialized_start=1373
+  _globals['_SHAREDELTATOMBSTONE']._serialized_end=1443
+  _globals['_SHARESTATERECORD']._serialized_start=1446
+  _globals['_SHARESTATERECORD']._serialized_end=1799
 # @@protoc_insertion_point(module_scope)

@@ -118,8 +118,87 @@ class ShareStateBatch(_message.Message):
 Global___ShareStateBatch: _TypeAlias = ShareStateBatch  # noqa: Y015
 
 @_typing.final
+class FailedRecords(_message.Message):
+    """Offsets that were archived together although no member accepted them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
+    DISPOSITION_FIELD_NUMBER: _builtins.int
+    DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    first_offset: _builtins.int
+    last_offset: _builtins.int
+    disposition: _builtins.int
+    """1 rejected, 2 exhausted, 3 expired."""
+    delivery_count: _builtins.int
+    """Deliveries to members."""
+    time_ms: _builtins.int
+    """Milliseconds since the Unix epoch by the clock of Redis."""
+    member_id: _builtins.str
+    """The member that held the records last; empty: none did."""
+    reason: _builtins.str
+    """The text of its acknowledgement."""
+    def __init__(
+        self,
+        *,
+        first_offset: _builtins.int = ...,
+        last_offset: _builtins.int = ...,
+        disposition: _builtins.int = ...,
+        delivery_count: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "disposition", b"disposition", "first_offset", b"first_offset", "last_offset", b"last_offset", "member_id", b"member_id", "reason", b"reason", "time_ms", b"time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedRecords: _TypeAlias = FailedRecords  # noqa: Y015
+
+@_typing.final
+class JournalUpdate(_message.Message):
+    """A change to the journal of failed records of a share-partition. An older version ignores it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    limit: _builtins.int
+    dropped: _builtins.int
+    """The number of records whose entries were above the limit before; of all such records in a complete update."""
+    complete: _builtins.bool
+    """Whether this replaces the journal."""
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedRecords]:
+        """Added to the journal; afterwards the oldest entries above `limit` are removed."""
+
+    def __init__(
+        self,
+        *,
+        records: _abc.Iterable[Global___FailedRecords] | None = ...,
+        limit: _builtins.int = ...,
+        dropped: _builtins.int = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "dropped", b"dropped", "limit", b"limit", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JournalUpdate: _TypeAlias = JournalUpdate  # noqa: Y015
+
+@_typing.final
 class ShareCheckpoint(_message.Message):
-    """The complete state of a share-partition."""
+    """The complete state of a share-partition, except for its journal."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -131,6 +210,7 @@ class ShareCheckpoint(_message.Message):
     CREATE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
     checkpoint_epoch: _builtins.int
     """0 for the first checkpoint; increases by one with each."""
     state_epoch: _builtins.int
@@ -141,6 +221,10 @@ class ShareCheckpoint(_message.Message):
     write_timestamp_ms: _builtins.int
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
+    @_builtins.property
+    def failed(self) -> Global___JournalUpdate:
+        """Absent: the journal does not change."""
+
     def __init__(
         self,
         *,
@@ -152,10 +236,11 @@ class ShareCheckpoint(_message.Message):
         create_timestamp_ms: _builtins.int = ...,
         write_timestamp_ms: _builtins.int = ...,
         state_batches: _abc.Iterable[Global___ShareStateBatch] | None = ...,
+        failed: Global___JournalUpdate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_epoch", b"checkpoint_epoch", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_epoch", b"checkpoint_epoch", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -174,6 +259,7 @@ class ShareDelta(_message.Message):
     DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
     WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
     delta_index: _builtins.int
     """Part of the key: 0..511 (0..255 with at most 256 deltas per checkpoint); continues across checkpoints and wraps."""
     checkpoint_epoch: _builtins.int
@@ -186,6 +272,10 @@ class ShareDelta(_message.Message):
     """Milliseconds since the Unix epoch; 0 in records written before times were stored."""
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
+    @_builtins.property
+    def failed(self) -> Global___JournalUpdate:
+        """Absent: the journal does not change."""
+
     def __init__(
         self,
         *,
@@ -196,10 +286,11 @@ class ShareDelta(_message.Message):
         delivery_complete_count: _builtins.int = ...,
         state_batches: _abc.Iterable[Global___ShareStateBatch] | None = ...,
         write_timestamp_ms: _builtins.int = ...,
+        failed: Global___JournalUpdate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "failed", b"failed", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "checkpoint_epoch", b"checkpoint_epoch", "delivery_complete_count", b"delivery_complete_count", "delta_index", b"delta_index", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "checkpoint_epoch", b"checkpoint_epoch", "delivery_complete_count", b"delivery_complete_count", "delta_index", b"delta_index", "failed", b"failed", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
     _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
