@@ -18,11 +18,11 @@ LEFT_OUT = {
     ("OffsetRecord", "GroupRecord"): {"partition"},
     ("ShareCheckpoint", "ShareCheckpoint"): {"key"},
     ("ShareDelta", "ShareDelta"): {"key"},
-    # Inspection names the share-partition once, for all its records.
+    # Inspection names the share-partition once, for all its records, and omits the journal.
     ("CheckpointTombstone", "LogRecord"): {"key"},
     ("DeltaTombstone", "LogRecord"): {"key"},
-    ("ShareCheckpoint", "LogRecord"): {"key"},
-    ("ShareDelta", "LogRecord"): {"key"},
+    ("ShareCheckpoint", "LogRecord"): {"failed", "key"},
+    ("ShareDelta", "LogRecord"): {"failed", "key"},
     ("ShareState", "LogRecord"): {"last_delta_index", "delta_indices"},
     # Requests: the caller converts these fields, or they are of no use to the receiver.
     ("AckBatch", "Range"): {"token"},
@@ -37,6 +37,8 @@ LEFT_OUT = {
     ("Sync", "SyncGroupRequest"): {"member", "reply_id"},
     ("VerifyPartitions", "AddPartitionsToTxnRequest"): {"producer"},
     ("Write", "PartitionData"): {"key"},
+    # Only the share coordinator writes complete journals.
+    ("JournalUpdate", "JournalUpdate"): {"complete"},
     # Responses: parts of the state that a client does not receive.
     ("HeartbeatReply", "ShareGroupHeartbeatResponse"): {"initialize", "pending"},
     ("Profile", "Member"): {"stream_id", "principal"},

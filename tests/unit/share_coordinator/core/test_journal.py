@@ -56,7 +56,7 @@ def listed(shard: Shard) -> tuple[list[tuple[int, int]], int]:
     return [(each.first, each.last) for each in reply.records], reply.dropped
 
 
-def test_a_write_lists_what_it_archives() -> None:
+def test_a_write_lists_failed_records() -> None:
     shard = opened(failing(entry(3, 4)), failing(entry(0, 1, EXHAUSTED, 5, 9)))
     expected = (entry(3, 4), entry(0, 1, EXHAUSTED, 5, 9))
     assert shard.run(ReadFailed(KEY)) == FailedReply(expected, 0)
@@ -149,7 +149,7 @@ def test_the_log_is_trimmed_once_a_cold_checkpoint_has_the_journal(busy: bool) -
     assert shard.tick(10_000.0) == []
 
 
-def test_a_moved_start_offset_removes_what_is_delivered_again() -> None:
+def test_a_decreased_start_offset_removes_later_entries() -> None:
     shard = opened(failing(entry(0, 1), entry(4, 8), entry(9, 9), start=10))
     shard.run(Initialize(KEY, 2, 6))
     assert listed(shard) == ([(0, 1), (4, 5)], 0)

@@ -128,7 +128,7 @@ def test_planned_batches_list_failed_records() -> None:
     )
 
 
-def test_expired_records_are_written_and_listed_without_their_last_acquisition() -> None:
+def test_expired_records_are_written_and_listed() -> None:
     partition = Partition(acquire=False)
     request = AcquireRequest("@m1", 10, 10)
     acquired = partition.handle(Acquire(request, 0, [(0, 4), (5, 9)], expired=[(0, 4)]), 5.0)
