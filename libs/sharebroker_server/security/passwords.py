@@ -2,9 +2,10 @@
 
 A verification derives a key with 4,096 to 16,384 iterations, which takes milliseconds of CPU time. One thread
 does that, so that wrong passwords use one core at most; further verifications wait, and beyond a bound they
-are rejected. A password that was correct is cached under a keyed hash, so that a client that sends it with
-each call is verified once in five minutes. The hash covers the credential: a changed or deleted credential is
-effective at once.
+are rejected. The time of a derivation depends on the credential and would show which users exist, so a wrong
+password is reported at a multiple of 50 ms. A password that was correct is cached under a keyed hash, so that
+a client that sends it with each call is verified once in five minutes. The hash covers the credential: a
+changed or deleted credential is effective at once.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ CACHED_FOR: Final = 300.0
 """The largest number of cached passwords, and the seconds for which each is cached."""
 
 _RETRY_AFTER: Final = 0.5
+_FAILURE_STEP: Final = 0.05
+"""Seconds; longer than a derivation takes on an idle machine."""
 
 FindPassword = Callable[[str], tuple[ScramMechanism, ScramCredential]]
 """Returns a credential of the user with a name, or a dummy."""
@@ -49,7 +52,8 @@ class PasswordVerifier:
         """Returns whether the user has the password. Raises THROTTLING_QUOTA_EXCEEDED."""
         mechanism, credential = self._find(name)
         digest = self._digest(credential, name, password)
-        if self._verified.get(digest, -1.0) >= self._now():
+        started = self._now()
+        if self._verified.get(digest, -1.0) >= started:
             return True
         if self._waiting >= MAX_WAITING:
             raise KafkaError(
@@ -66,6 +70,8 @@ class PasswordVerifier:
             self._waiting -= 1
         if correct:
             self._remember(digest)
+        else:
+            await asyncio.sleep(_FAILURE_STEP - (self._now() - started) % _FAILURE_STEP)
         return correct
 
     def close(self) -> None:

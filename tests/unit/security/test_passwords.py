@@ -56,6 +56,25 @@ async def test_a_wrong_password_is_derived_each_time(counting: Counting) -> None
     assert counting.derived == 3
 
 
+@pytest.mark.parametrize(("derivation", "delay"), [(0.002, 0.048), (0.012, 0.038), (0.06, 0.04)])
+async def test_a_wrong_password_takes_as_long_with_any_credential(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch, derivation: float, delay: float
+) -> None:
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    def derived(*_: object) -> bool:
+        counting.time += derivation
+        return False
+
+    monkeypatch.setattr(passwords, "matches", derived)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    assert not await counting.verifier.verify("alice", "Pencil")
+    assert delays == [pytest.approx(delay)]
+
+
 async def test_another_name_is_derived_again(counting: Counting) -> None:
     await counting.verifier.verify("alice", "pencil")
     await counting.verifier.verify("bob", "pencil")
