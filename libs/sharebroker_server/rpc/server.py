@@ -45,6 +45,17 @@ class Service:
     register: Callable[[Any, grpc.aio.Server], None]
 
 
+class _Health(health.aio.HealthServicer):  # type: ignore[misc]  # gRPC has no types for it
+    """Health checks. gRPC's servicer has no List, and a call of it would be logged with a stack trace."""
+
+    async def List(self, _: object, __: object) -> health_pb2.HealthListResponse:
+        """Returns the status of every service."""
+        statuses = self._server_status.items()
+        return health_pb2.HealthListResponse(
+            statuses={name: health_pb2.HealthCheckResponse(status=status) for name, status in statuses}
+        )
+
+
 class GrpcServer:
     """Serves several services on one listener. Call `bind`, `add` for each service, then `start`.
 
@@ -60,7 +71,7 @@ class GrpcServer:
         self.counts = CallCounts()
         errors = ErrorInterceptor(limits, self.counts)
         self._server = grpc.aio.server(interceptors=(*access, errors), options=SERVER_OPTIONS)
-        self._health = health.aio.HealthServicer()
+        self._health = _Health()
         self._names: list[str] = []
         self._tls = tls
 

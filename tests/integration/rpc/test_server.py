@@ -50,6 +50,8 @@ async def test_health_and_reflection_list_the_service(address: str) -> None:
         for name in ("", SERVICE):
             response = await health.Check(health_pb2.HealthCheckRequest(service=name))
             assert response.status == health_pb2.HealthCheckResponse.SERVING
+        statuses = (await health.List(health_pb2.HealthListRequest())).statuses
+        assert statuses[SERVICE].status == health_pb2.HealthCheckResponse.SERVING
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]))
         [listed] = [response async for response in stream]
