@@ -82,7 +82,8 @@ class UserAccess(grpc.aio.ServerInterceptor):
         try:
             identity = await self._authenticated(handler_call_details.invocation_metadata)
         except KafkaError as error:
-            return _rejection(error)
+            # Without a handler nothing is executed; gRPC returns UNIMPLEMENTED.
+            return None if await continuation(handler_call_details) is None else _rejection(error)
         _identity.set(identity)
         handler = await continuation(handler_call_details)
         certificates, expires_at = identity.certificates, identity.expires_at

@@ -103,6 +103,14 @@ async def test_reflection_and_unknown_methods_need_authentication(
     assert not await passes(UserAccess(authenticator), method)
 
 
+async def test_an_unauthenticated_call_of_no_method_is_unimplemented(authenticator: Authenticator) -> None:
+    async def continuation(_: object) -> Any:
+        return None
+
+    call: Any = Details("/a/b")
+    assert await UserAccess(authenticator).intercept_service(continuation, call) is None
+
+
 async def test_passwords_without_tls_are_rejected() -> None:
     authenticator = Authenticator(MECHANISMS, tls=False)
     authenticator.users = MemoryUsers({"alice": "pen:cil"})
