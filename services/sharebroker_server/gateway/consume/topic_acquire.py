@@ -49,6 +49,10 @@ class AcquireLimits(NamedTuple):
     lock: float = 0.0
 
 
+_INITIALISED_AT_ONCE: Final = 10
+"""Topics of a call that are initialised at the same time. Each needs a member; a group may have 200."""
+
+
 class TopicAcquire:
     """Acquires for a member from any partition of topics."""
 
@@ -93,7 +97,9 @@ class TopicAcquire:
 
     async def ensure(self, group_id: str, topics: TopicFilter, deadline: Deadline) -> None:
         """Has the group's state of the topics initialised. Raises KafkaError."""
-        await asyncio.gather(*(self._initializer.ensure(group_id, t, deadline) for t, _ in topics))
+        for start in range(0, len(topics), _INITIALISED_AT_ONCE):
+            portion = topics[start : start + _INITIALISED_AT_ONCE]
+            await asyncio.gather(*(self._initializer.ensure(group_id, t, deadline) for t, _ in portion))
 
     async def prepare_retry(self, errors: Sequence[KafkaError], group_id: str, backoff: Backoff) -> None:
         """Waits before a retry. Raises the first error if a retry cannot help, or at the deadline."""

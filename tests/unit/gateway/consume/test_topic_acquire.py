@@ -8,13 +8,15 @@ import contextlib
 import grpc
 import pytest
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.gateway.consume.topic_acquire import TopicAcquire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.unary_requests import one_record, request
-from tests.unit.gateway.fakes import refusing
+from tests.unit.gateway.fakes import TOPIC, refusing
 
 
 async def test_calls_rotate_their_first_partition(harness: Harness) -> None:
@@ -118,3 +120,23 @@ async def test_full_group_is_an_error_of_the_call(harness: Harness) -> None:
         await harness.share.Acquire(request())
     assert from_rpc_error(failure.value).code is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert (await harness.share.Acquire(request())).member_id  # the next call retries
+
+
+async def test_few_topics_are_initialised_at_the_same_time(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a member, and the size of a group is limited."""
+    acquire = TopicAcquire(harness.gateway)
+    running, most, done = 0, 0, 0
+
+    async def ensure(*_: object) -> None:
+        nonlocal running, most, done
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        done += 1
+
+    monkeypatch.setattr(acquire._initializer, "ensure", ensure)
+    await acquire.ensure("group", [(TOPIC, ())] * 25, Deadline(10))
+    assert (most, done) == (10, 25)
