@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+from typing import Final
+
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
-from sharebroker_protocol.errors import KafkaError, invalid_field
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.config_views import describe
@@ -13,6 +16,12 @@ from sharebroker_server.gateway.admin.visibility import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.security import audit
+
+MAX_DESCRIBED: Final = 2_000
+"""Resources of one DescribeConfigs. A topic has about 40 configs: 4 KB, with documentation 10 KB."""
+
+DESCRIBED_AT_ONCE: Final = 10
+"""Resources that are described in one turn of the event loop, which takes milliseconds."""
 
 
 async def alter_configs(
@@ -52,13 +61,22 @@ def _value(config: pb.IncrementalAlterConfigsResponse.Config) -> str | None:
     return config.value if config.HasField("value") else None
 
 
-def describe_configs(
+async def describe_configs(
     gateway: Gateway, request: admin.DescribeConfigsRequest
 ) -> admin.DescribeConfigsResponse:
-    """Returns the effective config of each resource."""
-    return admin.DescribeConfigsResponse(
-        results=[_configs(gateway, resource) for resource in request.resources]
-    )
+    """Returns the effective config of each resource. Raises INVALID_REQUEST for too many."""
+    check_described(request.resources)
+    response = admin.DescribeConfigsResponse()
+    async for portion in gateway.turns.portions(request.resources, DESCRIBED_AT_ONCE):
+        response.results.extend(_configs(gateway, resource) for resource in portion)
+    return response
+
+
+def check_described(resources: Sized) -> None:
+    """Raises INVALID_REQUEST for more than `MAX_DESCRIBED` resources."""
+    if len(resources) > MAX_DESCRIBED:
+        text = f"{len(resources)} resources are requested; one request may have {MAX_DESCRIBED}."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
 def _configs(

@@ -21,7 +21,7 @@ async def _find_coordinator(
 async def _describe_configs(
     gateway: Gateway, request: admin_pb2.DescribeConfigsRequest, _: Deadline
 ) -> admin_pb2.DescribeConfigsResponse:
-    return configs.describe_configs(gateway, request)
+    return await configs.describe_configs(gateway, request)
 
 
 async def _describe_users(

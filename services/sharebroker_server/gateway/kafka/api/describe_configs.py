@@ -5,6 +5,7 @@ from __future__ import annotations
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, Origin, describe
 from sharebroker_server.catalog.topics import ResourceType
+from sharebroker_server.gateway.admin.configs import DESCRIBED_AT_ONCE, check_described
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.configs import config_resource
 from sharebroker_server.gateway.kafka.convert import to_kafka
@@ -18,8 +19,11 @@ _synonym = to_kafka(Origin, DescribeConfigsResponse.DescribeConfigsSynonym)
 
 
 async def handle(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-    """Returns one result per resource."""
-    return DescribeConfigsResponse(results=[_result(call, item) for item in call.request.resources])
+    """Returns one result per resource. Raises INVALID_REQUEST for too many."""
+    resources = call.request.resources
+    check_described(resources)
+    results = (_result(call, item) for item in resources)
+    return DescribeConfigsResponse(results=await call.gateway.turns.collect(results, DESCRIBED_AT_ONCE))
 
 
 def _result(
