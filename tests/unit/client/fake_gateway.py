@@ -10,6 +10,7 @@ from typing import Any, cast
 import grpc
 from aiokafka.record import MemoryRecords
 
+from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.delivery.v1.delivery_pb2 import (
     AcknowledgementResult,
     AcquiredRecords,
@@ -115,6 +116,9 @@ class FakeGateway:
         self.produce_errors: list[ErrorCode] = []
         self.produce_requests = 0
         self.admin_error: KafkaError | None = None
+        self.config_errors: list[ErrorCode] = []
+        self.configs: dict[str, str] = {}
+        """Properties that were set, of any group."""
         self.silent = False
         self.ends_streams = True
         self.refusal: grpc.StatusCode | KafkaError | None = None
@@ -244,6 +248,17 @@ class FakeGateway:
         for index in range(self.topic_partitions):
             topic.partitions.add(partition_index=index)
         return admin_pb2.MetadataResponse(topics=[topic])
+
+    async def IncrementalAlterConfigs(
+        self, request: cluster_pb2.IncrementalAlterConfigsRequest, context: Context
+    ) -> cluster_pb2.IncrementalAlterConfigsResponse:
+        error = self.config_errors.pop(0) if self.config_errors else ErrorCode.NONE
+        response = cluster_pb2.IncrementalAlterConfigsResponse()
+        for resource in request.resources:
+            response.responses.add(error_code=int(error))
+            if not error:
+                self.configs |= {config.name: config.value for config in resource.configs}
+        return response
 
     async def ProduceStream(
         self, requests: AsyncIterator[produce_pb2.ProduceStreamRequest], context: Context

@@ -138,7 +138,9 @@ class ConnectWarnings:
     The first warning is logged `WARN_AFTER` seconds after the first failure, then one every `WARN_INTERVAL`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, client: str) -> None:
+        """`client` names the kind of client in the warnings."""
+        self._client = client
         self._due: float | None = None
 
     def succeeded(self) -> None:
@@ -151,7 +153,7 @@ class ConnectWarnings:
             self._due = now + WARN_AFTER
         elif now >= self._due:
             self._due = now + WARN_INTERVAL
-            _log.warning("consumer cannot connect and retries: %s", error)
+            _log.warning("%s cannot connect and retries: %s", self._client, error)
 
 
 class RunningStream:

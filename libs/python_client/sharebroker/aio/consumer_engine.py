@@ -38,6 +38,7 @@ from typing import Any, Final, TypeVar
 from sharebroker.aio.connection import Connection, ConnectWarnings
 from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
 from sharebroker.aio.durable_locks import DurableLocks
+from sharebroker.aio.group_start import set_offset_reset, warn_of_missing
 from sharebroker.aio.heartbeats import GroupMember
 from sharebroker.aio.stream import ConsumeStream, subscribe_request
 from sharebroker.client_errors import ConnectionLostError
@@ -102,13 +103,14 @@ class ConsumerEngine:
         self._member.wake()
         if not self._tasks:
             self._leaving = False
-            self._start(self._member.run())
+            self._start(self._run_member())
             self._start(self._run_streams())
             self._start(self._maintain_locks())
             member = (self._group_id, self.member_id)
             self._durable = self._new_accumulator(self._durable_wake)
             durable = DurableLocks(self.connection, member, self._config, self._durable, self.on_lock_lost)
             self._start(durable.run(self._durable_wake))
+        self._start(warn_of_missing(self.connection, topics, self._config.request_timeout_ms / 1000))
 
     async def next_turn(self, timeout: float | None, *, poll: bool) -> Turn:
         """Waits for records or callbacks, at most `timeout` seconds (None: no limit).
@@ -319,9 +321,19 @@ class ConsumerEngine:
         else:
             self._loop.call_soon_threadsafe(wake.set)
 
+    async def _run_member(self) -> None:
+        """Sets where the group starts, then sends heartbeats."""
+        try:
+            await set_offset_reset(self.connection, self._group_id, self._config)
+        except KafkaError as error:
+            self.membership.fail(error)
+            self._queue.notify()
+            return
+        await self._member.run()
+
     async def _run_streams(self) -> None:
         """Runs one stream after the other, with back-off, while the consumer is subscribed."""
-        wait, warnings = self._config.retry_backoff_ms / 1000, ConnectWarnings()
+        wait, warnings = self._config.retry_backoff_ms / 1000, ConnectWarnings("consumer")
         while not self._leaving:
             self._accumulator = self._new_accumulator(self._writer_wake, self._durable)
             self._stream = stream = ConsumeStream(self, self._accumulator, self._writer_wake)

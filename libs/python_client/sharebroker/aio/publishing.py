@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sharebroker.aio.connection import Connection, RunningStream, call
+from sharebroker.aio.connection import WARN_AFTER, Connection, ConnectWarnings, RunningStream, call
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer, RecordFields
 from sharebroker.producer.config import ProducerConfig
@@ -53,6 +53,7 @@ class Sender:
         self._in_flight: dict[int, _Sent] = {}
         self._stream: RunningStream | None = None
         self._rejected = False
+        self._warnings = ConnectWarnings("producer")
         self._last_id = 0
         self._flushing = 0
         self._metadata_loaded_at: dict[str, float] = {}
@@ -64,9 +65,13 @@ class Sender:
     async def run(self) -> None:
         """Runs one stream after the other until cancelled."""
         while True:
+            started = clock.now()
             try:
                 await self._run_stream()
             except KafkaError as error:
+                if clock.now() - started > WARN_AFTER:  # longer than an attempt to connect
+                    self._warnings.succeeded()
+                self._warnings.failed(error, clock.now())
                 unauthenticated = error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
                 # The first time the access token of an accepted stream may have expired: send again.
                 lost = error.retriable or (unauthenticated and not self._rejected)
@@ -137,6 +142,7 @@ class Sender:
 
     def _complete(self, response: produce_pb2.ProduceStreamResponse) -> None:
         self._rejected = False
+        self._warnings.succeeded()
         sent = self._in_flight.pop(response.id).batches
         for topic in response.produce.responses:
             for result in topic.partition_responses:

@@ -127,6 +127,15 @@ def work(
     ] = None,
     timeout: Timeout = None,
     from_beginning: FromBeginning = False,
+    auto_offset_reset: Annotated[
+        str | None,
+        typer.Option(
+            "--auto-offset-reset",
+            metavar="START",
+            help="Where a group without a start offset starts: latest, earliest, by_duration:PnDTnHnMn.nS "
+            "(sets the group's share.auto.offset.reset).",
+        ),
+    ] = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
@@ -148,6 +157,8 @@ def work(
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"Command {command[0]!r} was not found.", param_hint="CMD")
     codes = parse_codes(reject_codes)
+    if from_beginning and auto_offset_reset is not None:
+        raise typer.BadParameter("--from-beginning and --auto-offset-reset exclude each other.")
     prepare(server, group, topic, from_beginning)
     limit = delivery_limit(server, group)
     runner, report = CommandRunner(command, codes, limit), WorkReport(limit)
@@ -158,7 +169,9 @@ def work(
         max_failures=max_failures,
         idle_timeout=timeout,
         graceful_shutdown_timeout=grace,
-        consumer=ConsumerConfig(client_id="sharebroker-cli", lock_ms=round(lock * 1000)),
+        consumer=ConsumerConfig(
+            client_id="sharebroker-cli", lock_ms=round(lock * 1000), auto_offset_reset=auto_offset_reset
+        ),
         on_success=report.accepted,
         on_failure=report.failed,
         on_unconfirmed=report.unconfirmed,

@@ -111,6 +111,10 @@ class ConsumerConfig:
     the next poll, iteration step or commit accepts the records returned before. The default is explicit here,
     so that no record is accepted by accident.
     """
+    auto_offset_reset: str | None = None
+    """Where the group starts in partitions without a start offset: "latest" (a group's default), "earliest",
+    or "by_duration:PnDTnHnMn.nS". It is set as the group's `share.auto.offset.reset` when the consumer joins;
+    None leaves the group's value."""
     share_acquire_mode: Literal["batch_optimized", "record_limit"] = "batch_optimized"
     """Kafka: share.acquire.mode. "batch_optimized" acquires whole record batches, so that a poll may return
     more than `max_poll_records`; "record_limit" never exceeds that limit."""

@@ -5,18 +5,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange, SharePartitionKey
-from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.persister.port import Persister
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.transactions import aborted_spans
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.core.events import LoadedState
+
+if TYPE_CHECKING:
+    from sharebroker_server.config.group import GroupConfig
+
+_log = structlog.get_logger()
 
 _SEEN_BY_CONSUMERS = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -44,7 +50,17 @@ async def load_state(
         state = await persister.read(share_key(group_id, log), log.epoch)
     except KafkaError as error:
         raise translated(error, ErrorCode.LEADER_NOT_AVAILABLE) from error
-    start = state.start_offset if state.start_offset >= 0 else await _reset(log, config)
+    start = state.start_offset
+    if start < 0:
+        start = await _reset(log, config)
+        if config.offset_reset.strategy == "latest" and start > log.log_start_offset:
+            _log.info(
+                "group starts at the end of a partition with records",
+                group=group_id,
+                log=log.partition,
+                offset=start,
+                records=start - log.log_start_offset,
+            )
     return LoadedState(state.state_epoch, log.epoch, start, state.batches)
 
 

@@ -223,7 +223,7 @@ AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "connection refused")
 
 
 def test_lasting_failure_is_logged_at_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
-    lasting = ConnectWarnings()
+    lasting = ConnectWarnings("consumer")
     for now in (
         0.0,
         1.0,
@@ -237,7 +237,7 @@ def test_lasting_failure_is_logged_at_limited_rate(caplog: pytest.LogCaptureFixt
 
 
 def test_short_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    short = ConnectWarnings()
+    short = ConnectWarnings("consumer")
     for start in (0.0, 10.0, 20.0):
         short.failed(AWAY, start)
         short.failed(AWAY, start + WARN_AFTER - 1)
@@ -252,6 +252,19 @@ async def test_consumer_logs_unreachable_server(
     address = f"127.0.0.1:{free_port()}"
     async with ShareConsumer(address, "g", ["jobs"]):
         await eventually(lambda: f"The server at {address} cannot be reached" in caplog.text, 60)
+
+
+async def test_producer_logs_unreachable_server(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "WARN_AFTER", 0.0)
+    address = f"127.0.0.1:{free_port()}"
+    config = ProducerConfig(max_block_ms=60_000)
+    async with Producer(address, config) as producer:
+        sending = asyncio.create_task(producer.send("jobs", b"v"))
+        await eventually(lambda: "producer cannot connect and retries" in caplog.text, 60)
+        assert f"The server at {address} cannot be reached" in caplog.text
+        sending.cancel()
 
 
 class Call:

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
@@ -458,6 +459,25 @@ async def test_unset_start_offset_follows_the_reset_policy(harness: Harness, res
     await harness.configure("share.auto.offset.reset", reset, group="new")
     await harness.initialize(group="new", start=-1)
     assert (await harness.share_partition(group="new")).core.start_offset == start
+
+
+@pytest.mark.parametrize(
+    ("reset", "published", "logged"),
+    [("latest", 3, True), ("latest", 0, False), ("earliest", 3, False), ("by_duration:P30D", 3, False)],
+)
+async def test_start_at_the_end_of_a_partition_with_records_is_logged(
+    harness: Harness, reset: str, published: int, logged: bool
+) -> None:
+    if published:
+        await harness.publish(published)
+    await harness.configure("share.auto.offset.reset", reset, group="new")
+    await harness.initialize(group="new", start=-1)
+    with capture_logs() as lines:
+        await harness.share_partition(group="new")
+    events = [
+        line for line in lines if line["event"] == "group starts at the end of a partition with records"
+    ]
+    assert [(line["group"], line["offset"], line["records"]) for line in events] == [("new", 3, 3)] * logged
 
 
 async def test_by_duration_without_a_record_is_offset_not_available(harness: Harness) -> None:
