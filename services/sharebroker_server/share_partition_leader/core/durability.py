@@ -92,7 +92,7 @@ def load(loaded: LoadedState) -> InFlight:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
         if first > expected:
             runs.append(Run(expected, first - 1, AVAILABLE, 0, None))
-        run = Run(first, last, state, delivery_count, Batch(first, last))
+        run = Run(first, last, state, delivery_count, None if state in FINISHED else Batch(first, last))
         if note is not None and state is AVAILABLE:
             if note.lock_token:
                 _lock(run, note, locks, loaded.clock_offset_ms)

@@ -153,9 +153,9 @@ class Run:
     """Offsets first..last in one state, with one delivery count and one lock.
 
     A run has a `lock` exactly while it is ACQUIRED. It stays ACQUIRED while a `pending` transition to
-    `target` is written. A run without a `batch` is a gap in the loaded state. An AVAILABLE run with
-    `not_before_ms` waits: it cannot be acquired before that time. 0: it does not wait. `target_not_before_ms`
-    becomes the time when the transition is committed.
+    `target` is written. A run without a `batch` is a gap in the loaded state, or was loaded as finished. An
+    AVAILABLE run with `not_before_ms` waits: it cannot be acquired before that time. 0: it does not wait.
+    `target_not_before_ms` becomes the time when the transition is committed.
     """
 
     first: int

@@ -20,7 +20,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareDelta,
     ShareRecord,
 )
-from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.share_coordinator.store.codec import CHUNK, COLUMNS_FROM, ShareRecordCodec
 from tests.unit.share_coordinator.harness import KEY, batch
 
 CODEC = ShareRecordCodec()
@@ -79,6 +79,71 @@ def test_stored_bytes_of_old_logs_are_decoded(record: ShareRecord, payload: str)
     """A stream written by an older version must always replay."""
     assert CODEC.decode(bytes.fromhex(payload)) == record
     assert CODEC.encode(record) == bytes.fromhex(payload)
+
+
+def as_older_versions_read(payload: bytes) -> tuple[StateBatch, ...]:
+    """Returns the batches of a checkpoint without a use of its columns."""
+    message = pb.ShareStateRecord.FromString(payload)
+    message.checkpoint.ClearField("columns")
+    message.checkpoint.ClearField("noted")
+    stored = CODEC.decode(message.SerializeToString())
+    assert isinstance(stored, ShareCheckpoint)
+    return stored.state_batches
+
+
+def checkpoint_of(batches: tuple[StateBatch, ...]) -> ShareCheckpoint:
+    return ShareCheckpoint(SharePartitionKey("g", "t", 3), 7, 2, 5, 0, 4, 1000, 2000, batches)
+
+
+@given(
+    st.lists(
+        st.builds(StateBatch, int64, int64, st.integers(0, 4), int32, notes),
+        min_size=COLUMNS_FROM,
+        max_size=COLUMNS_FROM + 4,
+    ).map(tuple)
+)
+def test_a_checkpoint_with_columns_is_read_by_old_and_new_versions(batches: tuple[StateBatch, ...]) -> None:
+    checkpoint = checkpoint_of(batches)
+    payload = CODEC.encode(checkpoint)
+    assert pb.ShareStateRecord.FromString(payload).checkpoint.columns
+    assert CODEC.decode(payload) == checkpoint
+    assert as_older_versions_read(payload) == batches
+
+
+@pytest.mark.parametrize("number", [COLUMNS_FROM - 1, COLUMNS_FROM, CHUNK, CHUNK + 1, 3 * CHUNK - 1])
+def test_checkpoints_of_any_size_are_decoded(number: int) -> None:
+    batches = tuple(
+        StateBatch(
+            n, n, 2 * (n % 2), n % 3, None if n % 2 else StateNote(n + 1, "user@m", n) if n % 8 else None
+        )
+        for n in range(number)
+    )
+    checkpoint = checkpoint_of(batches)
+    payload = CODEC.encode(checkpoint)
+    assert pb.ShareStateRecord.FromString(payload).checkpoint.columns == (number >= COLUMNS_FROM)
+    assert CODEC.decode(payload) == checkpoint
+    assert as_older_versions_read(payload) == batches
+    changed = checkpoint_of((*batches[:-1], batches[-1]._replace(delivery_count=9)))
+    assert CODEC.decode(CODEC.encode(changed)) == changed
+    assert CODEC.decode(CODEC.encode(checkpoint)) == checkpoint
+
+
+@pytest.mark.parametrize("noted", [[], [0, 1], [COLUMNS_FROM]])
+def test_columns_of_different_lengths_are_rejected(noted: list[int]) -> None:
+    batches = tuple(StateBatch(n, n, 0, 1, None if n else StateNote(7)) for n in range(COLUMNS_FROM))
+    message = pb.ShareStateRecord.FromString(CODEC.encode(checkpoint_of(batches)))
+    del message.checkpoint.noted[:]
+    message.checkpoint.noted.extend(noted)
+    with pytest.raises(ValueError, match="columns"):
+        CODEC.decode(message.SerializeToString())
+
+
+def test_a_missing_zero_is_rejected() -> None:
+    batches = tuple(StateBatch(n, n, 0, 1) for n in range(COLUMNS_FROM))
+    message = pb.ShareStateRecord.FromString(CODEC.encode(checkpoint_of(batches)))
+    message.checkpoint.state_batches.add(first_offset=COLUMNS_FROM)
+    with pytest.raises(ValueError, match="columns"):
+        CODEC.decode(message.SerializeToString())
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,8 @@ class ShareCheckpoint(_message.Message):
     WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    NOTED_FIELD_NUMBER: _builtins.int
     checkpoint_epoch: _builtins.int
     """0 for the first checkpoint; increases by one with each."""
     state_epoch: _builtins.int
@@ -219,11 +221,17 @@ class ShareCheckpoint(_message.Message):
     delivery_complete_count: _builtins.int
     create_timestamp_ms: _builtins.int
     write_timestamp_ms: _builtins.int
+    columns: _builtins.bool
+    """The batches have been written as StateWithZeros, so StateColumns can read them."""
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
     @_builtins.property
     def failed(self) -> Global___JournalUpdate:
         """Absent: the journal does not change."""
+
+    @_builtins.property
+    def noted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """If there are columns: the indices of the batches that have a note."""
 
     def __init__(
         self,
@@ -237,10 +245,12 @@ class ShareCheckpoint(_message.Message):
         write_timestamp_ms: _builtins.int = ...,
         state_batches: _abc.Iterable[Global___ShareStateBatch] | None = ...,
         failed: Global___JournalUpdate | None = ...,
+        columns: _builtins.bool = ...,
+        noted: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_epoch", b"checkpoint_epoch", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_epoch", b"checkpoint_epoch", "columns", b"columns", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "noted", b"noted", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -389,3 +399,238 @@ class ShareStateRecord(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 
 Global___ShareStateRecord: _TypeAlias = ShareStateRecord  # noqa: Y015
+
+@_typing.final
+class StateWithZeros(_message.Message):
+    """Writes the batches of a checkpoint so that every batch and every note has all of its fields, zeros included. The bytes
+    are those of a ShareStateRecord.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Note(_message.Message):
+        """ShareStateNote."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
+        HOLDER_FIELD_NUMBER: _builtins.int
+        LOCK_TOKEN_FIELD_NUMBER: _builtins.int
+        not_before_ms: _builtins.int
+        holder: _builtins.str
+        lock_token: _builtins.int
+        def __init__(
+            self,
+            *,
+            not_before_ms: _builtins.int | None = ...,
+            holder: _builtins.str | None = ...,
+            lock_token: _builtins.int | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_holder", b"_holder", "_lock_token", b"_lock_token", "_not_before_ms", b"_not_before_ms", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_holder", b"_holder", "_lock_token", b"_lock_token", "_not_before_ms", b"_not_before_ms", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__holder: _TypeAlias = _typing.Literal["holder"]  # noqa: Y015
+        _WhichOneofArgType__holder: _TypeAlias = _typing.Literal["_holder", b"_holder"]  # noqa: Y015
+        _WhichOneofReturnType__lock_token: _TypeAlias = _typing.Literal["lock_token"]  # noqa: Y015
+        _WhichOneofArgType__lock_token: _TypeAlias = _typing.Literal["_lock_token", b"_lock_token"]  # noqa: Y015
+        _WhichOneofReturnType__not_before_ms: _TypeAlias = _typing.Literal["not_before_ms"]  # noqa: Y015
+        _WhichOneofArgType__not_before_ms: _TypeAlias = _typing.Literal["_not_before_ms", b"_not_before_ms"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__holder) -> _WhichOneofReturnType__holder | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__lock_token) -> _WhichOneofReturnType__lock_token | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__not_before_ms) -> _WhichOneofReturnType__not_before_ms | None: ...
+
+    @_typing.final
+    class Batch(_message.Message):
+        """ShareStateBatch."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        DELIVERY_STATE_FIELD_NUMBER: _builtins.int
+        DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+        NOTE_FIELD_NUMBER: _builtins.int
+        first_offset: _builtins.int
+        last_offset: _builtins.int
+        delivery_state: _builtins.int
+        delivery_count: _builtins.int
+        @_builtins.property
+        def note(self) -> Global___StateWithZeros.Note: ...
+        def __init__(
+            self,
+            *,
+            first_offset: _builtins.int | None = ...,
+            last_offset: _builtins.int | None = ...,
+            delivery_state: _builtins.int | None = ...,
+            delivery_count: _builtins.int | None = ...,
+            note: Global___StateWithZeros.Note | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_delivery_count", b"_delivery_count", "_delivery_state", b"_delivery_state", "_first_offset", b"_first_offset", "_last_offset", b"_last_offset", "delivery_count", b"delivery_count", "delivery_state", b"delivery_state", "first_offset", b"first_offset", "last_offset", b"last_offset", "note", b"note"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delivery_count", b"_delivery_count", "_delivery_state", b"_delivery_state", "_first_offset", b"_first_offset", "_last_offset", b"_last_offset", "delivery_count", b"delivery_count", "delivery_state", b"delivery_state", "first_offset", b"first_offset", "last_offset", b"last_offset", "note", b"note"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__delivery_count: _TypeAlias = _typing.Literal["delivery_count"]  # noqa: Y015
+        _WhichOneofArgType__delivery_count: _TypeAlias = _typing.Literal["_delivery_count", b"_delivery_count"]  # noqa: Y015
+        _WhichOneofReturnType__delivery_state: _TypeAlias = _typing.Literal["delivery_state"]  # noqa: Y015
+        _WhichOneofArgType__delivery_state: _TypeAlias = _typing.Literal["_delivery_state", b"_delivery_state"]  # noqa: Y015
+        _WhichOneofReturnType__first_offset: _TypeAlias = _typing.Literal["first_offset"]  # noqa: Y015
+        _WhichOneofArgType__first_offset: _TypeAlias = _typing.Literal["_first_offset", b"_first_offset"]  # noqa: Y015
+        _WhichOneofReturnType__last_offset: _TypeAlias = _typing.Literal["last_offset"]  # noqa: Y015
+        _WhichOneofArgType__last_offset: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__delivery_count) -> _WhichOneofReturnType__delivery_count | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__delivery_state) -> _WhichOneofReturnType__delivery_state | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__first_offset) -> _WhichOneofReturnType__first_offset | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__last_offset) -> _WhichOneofReturnType__last_offset | None: ...
+
+    @_typing.final
+    class Checkpoint(_message.Message):
+        """ShareCheckpoint."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        STATE_BATCHES_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateWithZeros.Batch]: ...
+        def __init__(
+            self,
+            *,
+            state_batches: _abc.Iterable[Global___StateWithZeros.Batch] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["state_batches", b"state_batches"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def checkpoint(self) -> Global___StateWithZeros.Checkpoint: ...
+    def __init__(
+        self,
+        *,
+        checkpoint: Global___StateWithZeros.Checkpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateWithZeros: _TypeAlias = StateWithZeros  # noqa: Y015
+
+@_typing.final
+class StateColumns(_message.Message):
+    """Reads what StateWithZeros wrote as columns. A field that is one message here occurs many times: parsers merge the
+    occurrences, and append the values of each field in order.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Notes(_message.Message):
+        """The fields of the notes."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
+        HOLDER_FIELD_NUMBER: _builtins.int
+        LOCK_TOKEN_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def not_before_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def holder(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        @_builtins.property
+        def lock_token(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            not_before_ms: _abc.Iterable[_builtins.int] | None = ...,
+            holder: _abc.Iterable[_builtins.str] | None = ...,
+            lock_token: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Batches(_message.Message):
+        """The fields of the batches."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        DELIVERY_STATE_FIELD_NUMBER: _builtins.int
+        DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+        NOTE_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def first_offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def last_offset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def delivery_state(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def delivery_count(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        @_builtins.property
+        def note(self) -> Global___StateColumns.Notes: ...
+        def __init__(
+            self,
+            *,
+            first_offset: _abc.Iterable[_builtins.int] | None = ...,
+            last_offset: _abc.Iterable[_builtins.int] | None = ...,
+            delivery_state: _abc.Iterable[_builtins.int] | None = ...,
+            delivery_count: _abc.Iterable[_builtins.int] | None = ...,
+            note: Global___StateColumns.Notes | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "delivery_state", b"delivery_state", "first_offset", b"first_offset", "last_offset", b"last_offset", "note", b"note"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Checkpoint(_message.Message):
+        """ShareCheckpoint."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        STATE_BATCHES_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def state_batches(self) -> Global___StateColumns.Batches: ...
+        def __init__(
+            self,
+            *,
+            state_batches: Global___StateColumns.Batches | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["state_batches", b"state_batches"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["state_batches", b"state_batches"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def checkpoint(self) -> Global___StateColumns.Checkpoint: ...
+    def __init__(
+        self,
+        *,
+        checkpoint: Global___StateColumns.Checkpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StateColumns: _TypeAlias = StateColumns  # noqa: Y015
