@@ -10,8 +10,9 @@ when it is sent: the start offset it carries then covers everything that is dura
 *Failure.* A failed write is rolled back, and its requests are rejected. A lock timeout cannot be rolled back,
 since another member may hold the record by now. Such a transition has `batches` but no `runs`. It waits in
 the retry queue until a write succeeds. A late retry does no harm: of two states of an offset the higher
-delivery count wins. A durable lock is written as it is when the write is built, also in a retry; the result
-of a renewal waits for it, the acquisition does not.
+delivery count wins, and a newer time or durable lock of the same delivery count is written with it. A durable
+lock is written as it is when the write is built; the result of a renewal waits for it, the acquisition does
+not.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ def build_write(
     settings: SharePartitionSettings,
 ) -> StateWrite:
     """Builds the write of `transitions`: the start offset after them, and batches not below it."""
-    start, passed = _start_offset_after(in_flight, set(transitions))
+    written = set(transitions)
+    start, passed = _start_offset_after(in_flight, written)
     finished = 0
     changes: list[StateBatch] = []
     failed: list[FailedRecords] = []
@@ -157,7 +159,7 @@ def build_write(
         if transition.failed is not None:
             failed += transition.failed
         if transition.batches and not transition.runs:
-            changes += _newer_locks(in_flight, transition.batches, loaded.clock_offset_ms)
+            changes += _newer_notes(in_flight, transition.batches, written, loaded.clock_offset_ms)
         for run in transition.runs:
             if run.pending is transition and run.target in FINISHED:
                 finished += run.last - run.first + 1
@@ -182,20 +184,33 @@ def _journal_update(failed: Sequence[FailedRecords], limit: int) -> JournalUpdat
     return JournalUpdate(tuple(failed[-limit:]), limit, dropped)
 
 
-def _newer_locks(
-    in_flight: InFlight, batches: Iterable[StateBatch], clock_offset_ms: float
+def _newer_notes(
+    in_flight: InFlight,
+    batches: Iterable[StateBatch],
+    transitions: Collection[Transition],
+    clock_offset_ms: float,
 ) -> Iterator[StateBatch]:
-    """Yields the durable locks of offsets of `batches`.
+    """Yields the states after `transitions` of offsets of `batches`, if only their notes differ.
 
-    In a retry they may be newer, and are stored with the delivery count of the timeout before them.
+    A lock or a blameless release after the timeout is stored with the same delivery count.
     """
-    for first, last, *_ in batches:
+    for first, last, _, delivery_count, note in batches:
         for run in in_flight.runs_from(first):
             if run.first > last:
                 break
-            if run.lock is not None and run.lock.durable and run.pending is None:
-                locked = run.locked_batch(run.lock, clock_offset_ms)
-                yield locked._replace(first=max(run.first, first), last=min(run.last, last))
+            newer = _state_after(run, transitions, clock_offset_ms)
+            same = newer.state is AVAILABLE and newer.delivery_count == delivery_count
+            if same and newer.note != note:
+                yield newer._replace(first=max(run.first, first), last=min(run.last, last))
+
+
+def _state_after(run: Run, transitions: Collection[Transition], clock_offset_ms: float) -> StateBatch:
+    """The state of a run that is stored once `transitions` are."""
+    if run.pending in transitions:
+        return run.target_batch()
+    if run.lock is not None:
+        return run.locked_batch(run.lock, clock_offset_ms)
+    return state_batch(run.first, run.last, run.state, run.delivery_count, run.not_before_ms)
 
 
 def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tuple[int, int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sharebroker_protocol.model import AckBatch, AcquireMode
+from sharebroker_protocol.model import AckBatch, AcquireMode, StateNote
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
@@ -15,8 +15,11 @@ from sharebroker_server.share_partition_leader.core.events import (
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 AFTER_ACK = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
 RENEW = 4
+DURABLE_LOCK = 60.0
 
 Unit = tuple[int, int] | None
+Piece = tuple[int, int, int, float, str, int]
+"""Offset, state, delivery count, time, holder and token, as they are written."""
 
 
 class Rejected(Exception):
@@ -25,7 +28,10 @@ class Rejected(Exception):
 
 @dataclass
 class Record:
-    """One record in flight; `change` is the pending transition and the state it leads to."""
+    """One record in flight; `change` is the pending transition and the state it leads to.
+
+    Records with the same `lock` have one lock.
+    """
 
     state: int
     count: int
@@ -33,6 +39,8 @@ class Record:
     member: str = ""
     token: int = 0
     deadline: float = 0.0
+    lock: int = 0
+    durable: bool = False
     change: tuple[int, int] | None = None
     later: float = 0.0
     returned: bool = False
@@ -49,30 +57,54 @@ class Record:
     def put(self, state: int) -> None:
         self.state, self.member, self.token, self.deadline, self.change = state, "", 0, 0.0, None
         self.not_before = 0.0
+        self.lock, self.durable = 0, False
+
+    def stored(self, numbers: Sequence[int]) -> tuple[int, int, float, str, int]:
+        """State, delivery count, time, holder and token that are stored once transitions are."""
+        if self.change and self.change[0] in numbers:
+            return self.change[1], self.count - self.returned, self.later, "", 0
+        if self.state != ACQUIRED:
+            return self.state, self.count, self.not_before, "", 0
+        note = (self.deadline, self.member, self.token) if self.durable else (0.0, "", 0)
+        return AVAILABLE, self.count - 1, *note
 
 
 @dataclass
 class Model:
-    """State and rules; offsets of a transition's batches are (offset, state, delivery count)."""
+    """State and rules; `written` has what the transitions write, `locks` the locks that they store.
+
+    The transitions of `timeouts` may be written late.
+    """
 
     settings: SharePartitionSettings
     records: dict[int, Record] = field(default_factory=dict)
     after_end: int = 0
     token: int = 0
     runs: int = 0
-    written: dict[int, list[tuple[int, int, int, float]]] = field(default_factory=dict)
+    written: dict[int, list[Piece]] = field(default_factory=dict)
+    locks: dict[int, set[int]] = field(default_factory=dict)
+    timeouts: set[int] = field(default_factory=set)
+    last_lock: int = 0
 
     @classmethod
     def load(cls, settings: SharePartitionSettings, loaded: LoadedState) -> Model:
         model = cls(settings, after_end=loaded.start_offset, token=loaded.leader_epoch << 32)
+        notes: dict[StateNote, int] = {}
         for piece in loaded.batches:
             for offset in range(model.after_end, piece.first):
                 model.records[offset] = Record(AVAILABLE, 0, None)
             for offset in range(piece.first, piece.last + 1):
                 unit = (piece.first, piece.last)
                 record = model.records[offset] = Record(int(piece.state), piece.delivery_count, unit)
-                record.not_before = piece.note.not_before_ms / 1000 if piece.note else 0.0
+                if piece.note and piece.note.lock_token:
+                    record.lock = notes.setdefault(piece.note, len(notes) + 1)
+                    record.deadline = piece.note.not_before_ms / 1000
+                    record.member, record.token = piece.note.holder, piece.note.lock_token
+                    record.state, record.count, record.durable = ACQUIRED, record.count + 1, True
+                elif piece.note:
+                    record.not_before = piece.note.not_before_ms / 1000
             model.after_end = piece.last + 1
+        model.last_lock = len(notes)
         model.advance()
         return model
 
@@ -121,9 +153,23 @@ class Model:
     # --- acquisition
 
     def acquire(
+        self,
+        number: int,
+        request: AcquireRequest,
+        fetch_offset: int,
+        log: Sequence[tuple[int, int]],
+        now: float,
+    ) -> list[tuple[int, int]]:
+        """Returns acquired (offset, delivery count); a durable lock has to be persisted."""
+        self.last_lock += 1
+        acquired = self._acquire(request, fetch_offset, log, now)
+        self.written[number] = []
+        self.locks[number] = {self.last_lock} if acquired and request.lock >= DURABLE_LOCK else set()
+        return acquired
+
+    def _acquire(
         self, request: AcquireRequest, fetch_offset: int, log: Sequence[tuple[int, int]], now: float
     ) -> list[tuple[int, int]]:
-        """Returns acquired (offset, delivery count)."""
         if not log:
             return []
         self.archive(range(fetch_offset, log[0][0]), {AVAILABLE})
@@ -198,7 +244,8 @@ class Model:
         record = self.records[offset]
         record.state, record.count = ACQUIRED, record.count + 1
         record.member, record.token = request.member, self.token
-        record.deadline = now + self.settings.lock_duration
+        record.deadline = now + (request.lock or self.settings.lock_duration)
+        record.lock, record.durable = self.last_lock, request.lock >= DURABLE_LOCK
         taken.append(offset)
 
     def _first_attempt(self, first: int, last: int) -> int:
@@ -233,6 +280,7 @@ class Model:
         batches: Sequence[AckBatch],
         now: float,
         delay: float | None = None,
+        lock: float = 0.0,
         *,
         blameless: bool = False,
     ) -> bool:
@@ -264,23 +312,46 @@ class Model:
                     renewed.add(offset)
                 else:
                     raise Rejected
-        for offset in renewed:
-            self.records[offset].deadline = now + self.settings.lock_duration
-        return self._start_transition(number, changes, "release", now, delay, blameless)
+        changed = self._start_transition(number, changes, "release", now, delay, blameless)
+        return self._renew(number, renewed, now, lock) or changed
 
-    def undo_acquire(self, number: int, member: str, batches: Sequence[AckBatch]) -> None:
+    def _renew(self, number: int, offsets: Iterable[int], now: float, lock: float = 0.0) -> bool:
+        """Replaces locks by their successors; returns whether one has to be persisted."""
+        durable, successors = lock >= DURABLE_LOCK, dict[int, int]()
+        stored = self.locks[number] = set()
+        for offset in sorted(offsets):
+            record = self.records[offset]
+            if record.lock not in successors:
+                self.last_lock += 1
+                successors[record.lock] = self.last_lock
+            if durable or record.durable:
+                stored.add(successors[record.lock])
+            record.lock, record.durable = successors[record.lock], durable
+            record.deadline = now + (lock or self.settings.lock_duration)
+        return bool(stored)
+
+    def undo_acquire(self, number: int, member: str, batches: Sequence[AckBatch]) -> bool:
         """Like `acknowledge`, and the delivery does not count."""
         self.acknowledge(number, member, batches, 0.0)
-        self._undo(record for record in self.records.values() if record.change and record.change[0] == number)
+        undone = (x for x, record in self.records.items() if record.change and record.change[0] == number)
+        return self._undo(number, list(undone))
 
-    def undo_all(self, member: str) -> None:
-        held = (r for r in self.records.values() if r.state == ACQUIRED and r.member == member)
-        self._undo(record for record in held if not record.change)
+    def undo_all(self, number: int, member: str) -> bool:
+        held = ((x, r) for x, r in self.records.items() if r.state == ACQUIRED and r.member == member)
+        return self._undo(number, [x for x, record in held if not record.change])
 
-    def _undo(self, records: Iterable[Record]) -> None:
-        for record in records:
-            record.put(AVAILABLE)
-            record.count -= 1
+    def _undo(self, number: int, offsets: Iterable[int]) -> bool:
+        """Returns whether there is anything to persist: the end of durable locks."""
+        pieces = self.written[number] = []
+        for offset in offsets:
+            record = self.records[offset]
+            if record.durable:
+                record.change, record.later, record.returned = (number, AVAILABLE), 0.0, True
+                pieces.append((offset, AVAILABLE, record.count - 1, 0.0, "", 0))
+            else:
+                record.put(AVAILABLE)
+                record.count -= 1
+        return bool(pieces)
 
     def reconcile(
         self, number: int, member: str, batches: Sequence[AckBatch], end: int, now: float
@@ -292,7 +363,9 @@ class Model:
         self.token += 1
         changes: dict[int, int] = {}
         left: list[tuple[int, str]] = []
-        archived: list[tuple[int, int, int, float]] = []
+        archived: list[Piece] = []
+        renewed: list[int] = []
+        self.last_lock += 1
         for batch in batches:
             left += [(x, "FINISHED") for x in range(batch.first, min(batch.last + 1, self.start))]
             first, last = max(batch.first, self.start), min(batch.last, end - 1)
@@ -305,13 +378,22 @@ class Model:
             for offset in range(first, last + 1):
                 record = self.records.get(offset)
                 if record is not None and record.state == ARCHIVED:
-                    archived.append((offset, ARCHIVED, record.count, 0.0))
+                    archived.append((offset, ARCHIVED, record.count, 0.0, "", 0))
+                if batch.types[0] == RENEW and self._is_renewable(offset, member, changes):
+                    renewed.append(offset)
                 reason = self._settle_one(offset, last, member, batch.types[0], changes, now)
                 left += [(offset, reason)] if reason else []
         blameless = not self.settings.releases_count
         changed = self._start_transition(number, changes, "release", now, None, blameless)
         self.written[number] += archived
-        return changed or bool(archived), left
+        stored = self._renew(number, renewed, now)
+        return changed or stored or bool(archived), left
+
+    def _is_renewable(self, offset: int, member: str, changes: dict[int, int]) -> bool:
+        record = self.records.get(offset)
+        if record is None or record.change or offset in changes or not self.settings.renew_enabled:
+            return False
+        return record.state == ACQUIRED and record.member == member
 
     def _settle_one(
         self, offset: int, last: int, member: str, kind: int, changes: dict[int, int], now: float
@@ -331,8 +413,6 @@ class Model:
             if kind == 2:
                 return ""
             self._claim(offset, last, member, now)
-        elif kind == RENEW and self.settings.renew_enabled:
-            record.deadline = now + self.settings.lock_duration
         if kind != RENEW:
             blameless = not self.settings.releases_count
             changes[offset] = self._after(record, blameless) if kind == 2 else AFTER_ACK[kind]
@@ -349,11 +429,12 @@ class Model:
         record.state, record.count = ACQUIRED, record.count + 1
         record.member, record.token = member, self.token
         record.deadline = now + self.settings.lock_duration
+        record.lock, record.durable = self.last_lock, False
 
-    def renew_all(self, member: str, now: float) -> None:
-        for record in self.records.values():
-            if record.state == ACQUIRED and record.member == member and self.settings.renew_enabled:
-                record.deadline = now + self.settings.lock_duration
+    def renew_all(self, number: int, member: str, now: float) -> bool:
+        self.written[number] = []
+        held = [x for x, r in self.records.items() if r.state == ACQUIRED and r.member == member]
+        return self._renew(number, held if self.settings.renew_enabled else [], now)
 
     def release(self, number: int, member: str, now: float) -> bool:
         held = {
@@ -390,7 +471,7 @@ class Model:
             record.change = (number, state)
             record.later = self._later(record.count, cause, now, delay) if state == AVAILABLE else 0.0
             record.returned = blameless and state == AVAILABLE
-            self.written[number].append((offset, state, record.count - record.returned, record.later))
+            self.written[number].append((offset, *record.stored([number])))
         return bool(changes)
 
     # --- time and the log
@@ -406,8 +487,10 @@ class Model:
                 if record.state == AVAILABLE:
                     record.not_before = self._later(record.count, "timeout", now)
         self.written[number] = [
-            (offset, state, count, self.records[offset].not_before) for _, _, offset, count, state in lost
+            (offset, state, count, self.records[offset].not_before, "", 0)
+            for _, _, offset, count, state in lost
         ]
+        self.timeouts.add(number)
         self.advance()
         return lost
 
@@ -430,16 +513,29 @@ class Model:
 
     # --- durability
 
-    def write(self, numbers: Sequence[int]) -> tuple[int, int, list[tuple[int, int, int, float]]]:
-        """Returns start offset, delivery complete count, (offset, delivery count, state, time) in order."""
+    def write(self, numbers: Sequence[int]) -> tuple[int, int, list[Piece]]:
+        """Returns start offset, delivery complete count, and what is written of each offset, in order."""
         states = {
             offset: record.change[1] if record.change and record.change[0] in numbers else record.state
             for offset, record in self.records.items()
         }
         start = min((x for x, state in states.items() if state < ACKNOWLEDGED), default=self.after_end)
         complete = sum(offset >= start and state >= ACKNOWLEDGED for offset, state in states.items())
-        pieces = [piece for number in numbers for piece in self.written[number] if piece[0] >= start]
-        return start, complete, sorted((offset, count, state, time) for offset, state, count, time in pieces)
+        pieces = [piece for number in numbers for piece in self.written[number]]
+        pieces += [piece for number in numbers for piece in self._newer(number, numbers)]
+        for number in numbers:
+            for offset, record in self.records.items():
+                if record.lock in self.locks.get(number, ()) and not record.change:
+                    pieces.append((offset, *record.stored(())))
+        return start, complete, sorted(piece for piece in pieces if piece[0] >= start)
+
+    def _newer(self, number: int, numbers: Sequence[int]) -> Iterator[Piece]:
+        """Yields the present times and locks of timeouts that are written late."""
+        for offset, _, count, *note in self.written[number] if number in self.timeouts else ():
+            if offset in self.records:
+                state, newer_count, *newer = self.records[offset].stored(numbers)
+                if (state, newer_count) == (AVAILABLE, count) and newer != note:
+                    yield (offset, *self.records[offset].stored(numbers))
 
     def complete(self, numbers: Sequence[int], durable: bool) -> None:
         for record in self.records.values():

@@ -10,7 +10,7 @@ from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import FINISHED, AckBatch, AcquiredRange, AcquireMode, StateWrite
+from sharebroker_protocol.model import FINISHED, AckBatch, AcquiredRange, AcquireMode, StateNote, StateWrite
 from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff, RetryCause
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
@@ -19,13 +19,14 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.runs import Transition
-from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, Rejected
+from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, Piece, Rejected
 from tests.support.examples import scaled
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import Store, check, compact
 
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
 KINDS = st.sampled_from([0, 1, 1, 1, 2, 2, 2, 3, 4])
+LOCKS = st.sampled_from([0.0, 0.0, 10.0, 60.0, 600.0])
 LIMITS = st.builds(
     SharePartitionSettings,
     delivery_count_limit=st.integers(2, 7),
@@ -47,23 +48,36 @@ LIMITS = st.builds(
 )
 
 
-def _flat(written: StateWrite) -> list[tuple[int, int, int, float]]:
+def _flat(written: StateWrite) -> list[Piece]:
+    noted = ((b, b.note or StateNote(0)) for b in written.batches)
     return sorted(
-        (offset, b.delivery_count, int(b.state), b.note.not_before_ms / 1000 if b.note else 0.0)
-        for b in written.batches
+        (offset, int(b.state), b.delivery_count, note.not_before_ms / 1000, note.holder, note.lock_token)
+        for b, note in noted
         for offset in range(b.first, b.last + 1)
     )
 
 
+def _is_retried(transition: Transition) -> bool:
+    unanswered = bool(transition.locks) and transition.reply is None
+    return not transition.runs and (bool(transition.batches) or unanswered)
+
+
 class SharePartitionMachine(RuleBasedStateMachine):
-    """Both receive every call; all their output must be equal, and no guarantee may break."""
+    """Both receive every call; all their output must be equal, and no guarantee may break.
+
+    If `ordered`, there is one write at a time of all that waits, as of a leader.
+    """
 
     @initialize(
         limits=LIMITS,
         start=st.integers(0, 30),
         layout=st.lists(st.tuples(st.sampled_from([0, 0, 0, 2]), st.integers(1, 12)), min_size=1, max_size=5),
+        ordered=st.booleans(),
     )
-    def open(self, limits: SharePartitionSettings, start: int, layout: list[tuple[int, int]]) -> None:
+    def open(
+        self, limits: SharePartitionSettings, start: int, layout: list[tuple[int, int]], ordered: bool
+    ) -> None:
+        self.ordered = ordered
         self.log: list[tuple[int, int]] = []
         base = 0
         for gap, size in cycle(layout):
@@ -88,6 +102,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.waiting: list[Transition] = []
         self.sent: list[tuple[list[Transition], bool]] = []
         self.handed: list[tuple[str, AcquiredRange]] = []
+        self.unsure: set[int] = set()
 
     def _queue(self, transition: Transition | None, expected: bool) -> None:
         assert (transition is not None) is expected
@@ -101,6 +116,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         size=st.integers(1, 20),
         mode=st.sampled_from(AcquireMode),
         depth=st.integers(1, 4),
+        lock=LOCKS,
         aborted=st.one_of(st.none(), st.tuples(st.integers(0, 10), st.integers(0, 10))),
     )
     def fetch(
@@ -110,14 +126,17 @@ class SharePartitionMachine(RuleBasedStateMachine):
         size: int,
         mode: AcquireMode,
         depth: int,
+        lock: float,
         aborted: tuple[int, int] | None,
     ) -> None:
         offset = self.share.next_fetch_offset()
         read = [piece for piece in self.log if piece[1] >= offset][:depth]
-        request = AcquireRequest(member, most, size, mode)
+        request = AcquireRequest(member, most, size, mode, lock=lock)
         self.model.runs = len(self.share.in_flight.runs)
-        acquired = self.share.acquire(request, offset, read, self.now)
-        expected = self.model.acquire(request, offset, read, self.now)
+        self.number += 1
+        acquired, stored = self.share.acquire_durably(request, offset, read, self.now)
+        expected = self.model.acquire(self.number, request, offset, read, self.now)
+        self._queue(stored, bool(self.model.locks[self.number]))
         assert [(x, a.delivery_count) for a in acquired for x in range(a.first, a.last + 1)] == expected
         assert all(a.token == self.model.token for a in acquired)
         if mode is AcquireMode.RECORD_LIMIT:
@@ -170,20 +189,28 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def give_back_unseen(self, data: st.DataObject, everything: bool) -> None:
         newest = len(self.handed) - 1
         member, piece = self.handed[data.draw(st.integers(max(0, newest - 3), newest))]
+        self.number += 1
         if everything:
-            self.share.undo_all(member)
-            self.model.undo_all(member)
+            self._queue(self.share.undo_all(member), self.model.undo_all(self.number, member))
             return
         first = data.draw(st.integers(piece.first, piece.last))
         batches = [AckBatch(first, data.draw(st.integers(first, piece.last)), (2,), piece.token)]
-        self.number += 1
         try:
-            self.model.undo_acquire(self.number, member, batches)
+            expected = self.model.undo_acquire(self.number, member, batches)
         except Rejected:
             with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
                 self.share.undo_acquire(member, batches)
         else:
-            self.share.undo_acquire(member, batches)
+            self._queue(self.share.undo_acquire(member, batches), expected)
+
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data(), lock=LOCKS)
+    def renew(self, data: st.DataObject, lock: float) -> None:
+        newest = len(self.handed) - 1
+        member, piece = self.handed[data.draw(st.integers(max(0, newest - 3), newest))]
+        first = data.draw(st.integers(piece.first, piece.last))
+        last = data.draw(st.integers(first, piece.last))
+        self._acknowledge(member, [AckBatch(first, last, (4,), piece.token)], lock=lock)
 
     @rule(
         member=MEMBERS,
@@ -215,18 +242,24 @@ class SharePartitionMachine(RuleBasedStateMachine):
         )
 
     def _acknowledge(
-        self, member: str, batches: list[AckBatch], delay: float | None = None, *, blameless: bool = False
+        self,
+        member: str,
+        batches: list[AckBatch],
+        delay: float | None = None,
+        lock: float = 0.0,
+        *,
+        blameless: bool = False,
     ) -> None:
         self.number += 1
         try:
             expected = self.model.acknowledge(
-                self.number, member, batches, self.now, delay, blameless=blameless
+                self.number, member, batches, self.now, delay, lock, blameless=blameless
             )
         except Rejected:
             with pytest.raises(KafkaError, match=r"INVALID_RE(CORD_STATE|QUEST)"):
-                self.share.acknowledge(member, batches, self.now, delay, blameless=blameless)
+                self.share.acknowledge(member, batches, self.now, delay, lock, blameless=blameless)
         else:
-            transition = self.share.acknowledge(member, batches, self.now, delay, blameless=blameless)
+            transition = self.share.acknowledge(member, batches, self.now, delay, lock, blameless=blameless)
             self._queue(transition, expected)
 
     def _release(self, member: str) -> None:
@@ -234,7 +267,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         released = self.share.release_member(member, now=self.now)
         self._queue(released, self.model.release(self.number, member, self.now))
 
-    @rule(passed=st.sampled_from([0.0, 1.0, 5.0, 20.0, 40.0]))
+    @rule(passed=st.sampled_from([0.0, 1.0, 5.0, 20.0, 40.0, 100.0]))
     def expire(self, passed: float) -> None:
         self.now += passed
         expired = self.share.expire(self.now)
@@ -249,7 +282,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._queue(expired.transition, bool(flat))
         assert (self.share.next_deadline() or self.now + 1) > self.now
 
-    @precondition(lambda self: self.waiting)
+    @precondition(lambda self: self.waiting and not (self.ordered and self.sent))
     @rule(
         first=st.integers(0, 3),
         number=st.integers(1, 3),
@@ -257,7 +290,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     )
     def send(self, first: int, number: int, outcome: str) -> None:
         first %= len(self.waiting)
-        transitions = self.waiting[first : first + number]
+        transitions = self.waiting if self.ordered else self.waiting[first : first + number]
         numbers = [self.numbers[transition] for transition in transitions]
         self.waiting = [transition for transition in self.waiting if transition not in transitions]
         written = self.share.write(transitions)
@@ -265,6 +298,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert (written.start_offset, written.delivery_complete_count, _flat(written)) == expected
         if outcome != "lost":
             self._apply(written, numbers)
+        if outcome == "unknown":
+            self.unsure.update(offset for b in written.batches for offset in range(b.first, b.last + 1))
         self.sent.append((transitions, outcome == "durable"))
 
     def _apply(self, written: StateWrite, numbers: list[int]) -> None:
@@ -295,6 +330,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         start = self.share.start_offset
         completed = self.share.complete(transitions, None if durable else ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.model.complete(numbers, durable)
+        if not durable:
+            self.waiting += [transition for transition in transitions if _is_retried(transition)]
         if durable:
             self.accepted.update(finishing)
             assert completed.acknowledged + completed.archived == len(finishing)
@@ -317,8 +354,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
         elif trouble == 8:
             self._change_leader()
         elif trouble == 9:
-            self.share.renew_all(member, self.now)
-            self.model.renew_all(member, self.now)
+            self.number += 1
+            renewed = self.share.renew_all(member, self.now)
+            self._queue(renewed, self.model.renew_all(self.number, member, self.now))
 
     def _move_log_start(self, by: int) -> None:
         to = max(0, self.share.start_offset + by)
@@ -384,6 +422,28 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 for offset, r in sorted(model.records.items())
                 if r.state == ACQUIRED and r.member == member and not r.change
             ]
+
+    @invariant()
+    def a_new_leader_loads_locks_and_waits(self) -> None:
+        """A durable lock keeps its holder, token, deadline and count, a record that waits its time.
+
+        Every other record can be acquired at once. Nothing is known of a failed write that may be stored.
+        """
+        if not hasattr(self, "share") or not self.ordered or self.waiting or self.sent:
+            return
+        loaded = Model.load(self.share.settings, self.store.loaded(self.epoch)).records
+        for offset, record in self.model.records.items():
+            if record.finished or offset in self.unsure or offset not in loaded:
+                continue
+            after = loaded[offset]
+            if record.durable:
+                held = (after.state, after.member, after.token, after.deadline, after.count)
+                assert held == (ACQUIRED, record.member, record.token, record.deadline, record.count)
+            elif record.not_before:
+                assert (after.state, after.not_before) == (AVAILABLE, record.not_before)
+            else:
+                assert after.state == AVAILABLE
+                assert after.not_before <= self.now
 
     @invariant()
     def confirmed_records_stay_finished(self) -> None:

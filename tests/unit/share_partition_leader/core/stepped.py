@@ -53,7 +53,7 @@ def _ignore(_: KafkaError | None) -> None:
 
 def _queued(effects: Effects) -> Transition | None:
     """The transition that an event queued; None for one that only writes the start offset."""
-    return next((item for item in effects.transitions if item.runs or item.batches), None)
+    return next((item for item in effects.transitions if item.runs or item.batches or item.locks), None)
 
 
 class SteppedPartition(SharePartition):
@@ -84,7 +84,14 @@ class SteppedPartition(SharePartition):
     def acquire(
         self, request: AcquireRequest, offset: int, log_batches: Sequence[LogBatch], now: float
     ) -> list[AcquiredRange]:
-        return list(self.handle(Acquire(request, offset, log_batches), now).acquired)
+        return self.acquire_durably(request, offset, log_batches, now)[0]
+
+    def acquire_durably(
+        self, request: AcquireRequest, offset: int, log_batches: Sequence[LogBatch], now: float
+    ) -> tuple[list[AcquiredRange], Transition | None]:
+        """Returns the transition that stores a durable lock, too."""
+        effects = self.handle(Acquire(request, offset, log_batches), now)
+        return list(effects.acquired), _queued(effects)
 
     def archive_aborted(
         self, acquired: Sequence[AcquiredRange], aborted: Sequence[LogBatch]
@@ -108,14 +115,14 @@ class SteppedPartition(SharePartition):
         effects = self.handle(Reconcile(member, batches, 0, end, _ignore), now)
         return Reconciled(_queued(effects), tuple(effects.unreconciled))
 
-    def renew_all(self, member: str, now: float) -> None:
-        self.handle(RenewAll(member), now)
+    def renew_all(self, member: str, now: float) -> Transition | None:
+        return _queued(self.handle(RenewAll(member), now))
 
-    def undo_acquire(self, member: str, batches: Sequence[AckBatch]) -> None:
-        self.handle(UndoAcquire(member, batches), 0.0)
+    def undo_acquire(self, member: str, batches: Sequence[AckBatch]) -> Transition | None:
+        return _queued(self.handle(UndoAcquire(member, batches), 0.0))
 
-    def undo_all(self, member: str) -> None:
-        self.handle(MembersLeft((member,), undo=True), 0.0)
+    def undo_all(self, member: str) -> Transition | None:
+        return _queued(self.handle(MembersLeft((member,), undo=True), 0.0))
 
     def release_member(self, member: str, session: str = "", now: float = 0.0) -> Transition | None:
         return _queued(self.handle(MembersLeft((member,), session), now))

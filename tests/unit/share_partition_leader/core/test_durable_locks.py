@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import StateNote
+from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff, RetryCause
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Acquire,
@@ -38,12 +39,16 @@ from tests.unit.share_partition_leader.core.support import (
 )
 
 HOUR = 3600.0
+BACKOFF = RetryBackoff(1000, 1.0, 1000, 0.0, frozenset({RetryCause.TIMEOUT}), 86_400_000)
 
 
 class Leaders:
     """A share-partition whose state survives its leaders; every write is durable unless it fails."""
 
-    def __init__(self, clock_offset: float = 0.0) -> None:
+    def __init__(
+        self, clock_offset: float = 0.0, settings: SharePartitionSettings = SharePartitionSettings()
+    ) -> None:
+        self.settings = settings
         self.store = Store(0)
         self.clock_offset = clock_offset
         self.epoch = 1
@@ -54,7 +59,7 @@ class Leaders:
     def _lead(self) -> SteppedPartition:
         loaded = self.store.loaded(self.epoch)
         state = LoadedState(3, self.epoch, loaded.start_offset, loaded.batches, self.clock_offset * 1000)
-        return SteppedPartition(SharePartitionSettings(), state)
+        return SteppedPartition(self.settings, state)
 
     def fail_over(self, clock_offset: float = 0.0) -> None:
         self.epoch += 1
@@ -83,8 +88,8 @@ class Leaders:
     def reply(self) -> Reply:
         return self.replies.append
 
-    def done(self, effects: Effects, error: KafkaError | None = None) -> Effects:
-        """Performs the writes and replies of effects."""
+    def done(self, effects: Effects, error: KafkaError | None = None, now: float = 0.0) -> Effects:
+        """Performs the writes and replies of effects; the writes end at `now`."""
         answers, more = list(effects.replies), effects
         while more.write_due:
             write = self.share.next_write()
@@ -92,7 +97,7 @@ class Leaders:
             if error is None:
                 self.store.apply(write)
                 self.writes.append(show(write))
-            more = self.share.handle(WriteCompleted(error), 0.0)
+            more = self.share.handle(WriteCompleted(error), now)
             answers += more.replies
         for reply, outcome in answers:
             reply(outcome)
@@ -290,6 +295,30 @@ def test_a_late_retry_of_a_timeout_keeps_a_newer_lock() -> None:
     leaders.fail_over()
     (held,) = leaders.share.in_flight.held()
     assert (held.member, held.token, held.first, held.last, held.delivery_count) == ("@m2", token, 0, 4, 2)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["after the release", "with the release"])
+@pytest.mark.parametrize("delay", [0.0, 60.0])
+def test_a_late_retry_of_a_timeout_keeps_the_wait_of_a_newer_blameless_release(
+    delay: float, together: bool
+) -> None:
+    leaders = Leaders(settings=SharePartitionSettings(backoff=BACKOFF))
+    leaders.acquire("@m1", 30.0)
+    failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leaders.done(leaders.share.handle(TimerFired(), 30.0), failure, 30.5)
+    leaders.share.handle(TimerFired(), 31.0)
+    leaders.acquire("@m2", 0.0, 31.0)
+    event = Acknowledge("@m2", acks("0-2", RELEASE), leaders.reply, delay, blameless=True)
+    released = leaders.share.handle(event, 32.0)
+    if together:
+        released.write_due |= leaders.share.handle(TimerFired(), 32.5).write_due
+        leaders.done(released)
+    else:
+        leaders.done(released)
+        leaders.done(leaders.share.handle(TimerFired(), 32.5))
+    leaders.fail_over()
+    delayed = f"0-2 available 1 from {32.0 + delay:g}, 3-4 available 1"
+    assert picture(leaders.share) == (delayed if delay else "0-4 available 1")
 
 
 def _of_session(leaders: Leaders, log: tuple[int, int] = (0, 4)) -> int:
