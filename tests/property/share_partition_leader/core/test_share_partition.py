@@ -332,6 +332,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.model.complete(numbers, durable)
         if not durable:
             self.waiting += [transition for transition in transitions if _is_retried(transition)]
+            rejected = {lock for number in numbers for lock in self.model.locks.get(number, ())}
+            self.unsure.update(x for x, record in self.model.records.items() if record.lock in rejected)
         if durable:
             self.accepted.update(finishing)
             assert completed.acknowledged + completed.archived == len(finishing)
@@ -427,7 +429,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def a_new_leader_loads_locks_and_waits(self) -> None:
         """A durable lock keeps its holder, token, deadline and count, a record that waits its time.
 
-        Every other record can be acquired at once. Nothing is known of a failed write that may be stored.
+        Every other record can be acquired at once. Nothing is known of a failed write that may be stored, and
+        of a failed renewal.
         """
         if not hasattr(self, "share") or not self.ordered or self.waiting or self.sent:
             return
@@ -437,8 +440,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 continue
             after = loaded[offset]
             if record.durable:
-                held = (after.state, after.member, after.token, after.deadline, after.count)
-                assert held == (ACQUIRED, record.member, record.token, record.deadline, record.count)
+                held = (offset, after.state, after.member, after.token, after.deadline, after.count)
+                assert held == (offset, ACQUIRED, record.member, record.token, record.deadline, record.count)
             elif record.not_before:
                 assert (after.state, after.not_before) == (AVAILABLE, record.not_before)
             else:

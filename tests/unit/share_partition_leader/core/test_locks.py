@@ -15,7 +15,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
-from sharebroker_server.share_partition_leader.core.locks import tokens_of
+from sharebroker_server.share_partition_leader.core.locks import DURABLE_LOCK, tokens_of
 from sharebroker_server.share_partition_leader.core.runs import Lock, Run
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
@@ -87,7 +87,8 @@ def test_a_lock_has_the_requested_length() -> None:
 def test_a_renewal_sets_the_requested_length(lock: float, ends: float) -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
-    assert share.acknowledge("m1", acks("0-4", RENEW), 10.0, lock=lock) is None
+    stored = share.acknowledge("m1", acks("0-4", RENEW), 10.0, lock=lock)
+    assert (stored is not None) is (lock >= DURABLE_LOCK)
     held = [(item.first, item.last, item.deadline) for item in share.in_flight.held_by("m1")]
     assert held == [(0, 4, ends), (5, 9, 30.0)]
 
