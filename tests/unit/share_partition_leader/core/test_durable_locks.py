@@ -299,9 +299,7 @@ def test_a_late_retry_of_a_timeout_keeps_a_newer_lock() -> None:
 
 @pytest.mark.parametrize("together", [False, True], ids=["after the release", "with the release"])
 @pytest.mark.parametrize("delay", [0.0, 60.0])
-def test_a_late_retry_of_a_timeout_keeps_the_wait_of_a_newer_blameless_release(
-    delay: float, together: bool
-) -> None:
+def test_a_late_retry_of_a_timeout_keeps_a_newer_wait(delay: float, together: bool) -> None:
     leaders = Leaders(settings=SharePartitionSettings(backoff=BACKOFF))
     leaders.acquire("@m1", 30.0)
     failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
