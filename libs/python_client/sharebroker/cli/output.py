@@ -147,6 +147,7 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or alter it with `sharebroker topics alter`.",
     ErrorCode.GROUP_ID_NOT_FOUND: "`sharebroker groups list` lists the groups.",
     ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `sharebroker groups members` lists them.",
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes of the topic limits records, and 16 MiB are the most.",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`sharebroker topics describe` lists the offsets.",
     ErrorCode.REQUEST_TIMED_OUT: "The request may have been applied or not: check, then try again.",
     ErrorCode.KAFKA_STORAGE_ERROR: "Free disk space or memory on the server's Redis, then try again.",

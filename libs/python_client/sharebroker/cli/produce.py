@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from sharebroker import Admin, Producer, ProducerConfig, Publication
+from sharebroker import Admin, ErrorCode, KafkaError, Producer, ProducerConfig, Publication
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, DeliverAfter, DeliverAt, Server, Topic, settings
 from sharebroker.cli.output import print_done
 from sharebroker.cli.reading import Fields, Format, Input, read
@@ -21,6 +21,8 @@ from sharebroker.cli.session import traced
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5
+_MAX_RECORD: Final = 16 * 1024 * 1024 - 64 * 1024
+"""Bytes; the server accepts gRPC requests of 16 MiB."""
 _BY_SUFFIX: Final = {".csv": Format.CSV, ".jsonl": Format.JSONL, ".ndjson": Format.JSONL}
 EXAMPLES: Final = (
     "echo hello | sharebroker produce greetings",
@@ -81,15 +83,28 @@ def produce(
     headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
     with Admin(server) as admin:
         admin.describe_topic(topic)
+        largest = largest_record(admin, topic)
     at = None if deliver_at is None else deliver_at.timestamp()
     publisher = InputPublisher(topic, headers, at, deliver_after)
-    config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS)
+    config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS, max_request_size=largest)
     try:
         with traced(), _opened(file) as lines, Producer(server, config) as producer:
             publisher.publish(producer, read(lines, written, Fields(key, message_id)))
     finally:
         result = {"topic": topic, "records": publisher.confirmed}
         print_done(result, as_json, f"Published {publisher.confirmed:,} records to {topic}.")
+
+
+def largest_record(admin: Admin, topic: str) -> int:
+    """Returns the bytes that a record may have: `max.message.bytes` of the topic, within a gRPC request."""
+    default = ProducerConfig().max_request_size
+    try:
+        configs = {config.name: config.value for config in admin.topic_configs(topic)}
+    except KafkaError as error:
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return default
+        raise
+    return max(default, min(int(configs["max.message.bytes"]), _MAX_RECORD))
 
 
 class InputPublisher:

@@ -9,7 +9,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -128,6 +128,8 @@ class Publication:
 RecordFields = tuple[bytes | None, bytes | None, Sequence[Header]]
 """Key, value and headers of a record."""
 
+_MAX_REQUEST_BYTES: Final = 15 * 1024 * 1024
+"""Bytes of records in a request of several partitions; the server accepts requests of 16 MiB."""
 _RECORD_OVERHEAD = 21  # longest encoding of length, timestamp, offset and attributes
 
 
@@ -203,7 +205,8 @@ class RecordBuffer:
         size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         if size > self._config.max_request_size:
             raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"A record of {size} bytes exceeds max_request_size."
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"A record of {size} bytes exceeds max_request_size, {self._config.max_request_size} bytes.",
             )
         with self._lock:
             topic_state = self._topics[topic]
@@ -238,25 +241,33 @@ class RecordBuffer:
 
     def drain(self, now: float, *, flush: bool) -> list[list[PendingBatch]]:
         """Returns the batches of the next request by partition; these partitions are then busy."""
-        ready = []
+        ready: list[list[PendingBatch]] = []
+        remaining = _MAX_REQUEST_BYTES
         with self._lock:
             self._woken = False
             for queue in list(self._waiting):
-                batches = self._ready(queue, now, flush)
+                room = min(remaining, self._config.max_request_size)
+                batches = self._ready(queue, now, flush, room, must_fit=bool(ready))
                 if batches:
                     queue.busy = True
                     self._waiting.discard(queue)
                     ready.append(batches)
+                    remaining -= sum(batch.size for batch in batches)
         return ready
 
-    def _ready(self, queue: _PartitionQueue, now: float, flush: bool) -> list[PendingBatch]:
-        """Removes and returns batches that are due, oldest first; an open batch is closed first."""
+    def _ready(
+        self, queue: _PartitionQueue, now: float, flush: bool, room: int, *, must_fit: bool
+    ) -> list[PendingBatch]:
+        """Removes and returns batches that are due, oldest first; an open batch is closed first.
+
+        They have at most `room` bytes; without `must_fit` the first batch may have more.
+        """
         ready: list[PendingBatch] = []
-        room = self._config.max_request_size
         while queue.batches:
             batch = queue.batches[0]
             lingers = batch is queue.open and not flush and now < batch.created + self._linger
-            if lingers or now < batch.not_before or (ready and batch.size > room):
+            too_large = batch.size > room and (must_fit or bool(ready))
+            if lingers or now < batch.not_before or too_large:
                 break
             if batch is queue.open:
                 queue.open = None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sharebroker import ErrorCode, KafkaError
 from sharebroker.cli.reading import BadInputError
 from tests.integration.client.cli.commands import LINES, lag, taken
 from tests.integration.client.cli.conftest import Command
@@ -45,3 +46,15 @@ def test_bad_line_is_named_and_earlier_lines_are_published(
     assert "Published 1 records" in ran.err
     taken(sharebroker, topic, group, 1)
     assert lag(sharebroker, group) == 0
+
+
+def test_records_may_be_as_large_as_the_topic_allows(sharebroker: Command, group: str) -> None:
+    name = f"large-{group}"
+    assert sharebroker("topics", "create", name, "-p", "1", "-c", "max.message.bytes=15000000").code == 0
+    lines = b"".join(b"%d" % number * 10_000_000 + b"\n" for number in range(3))
+    made = sharebroker("produce", name, "--json", stdin=lines)
+    assert (made.code, made.data) == (0, {"topic": name, "records": 3})
+    ran = sharebroker("produce", name, stdin=b"x" * 17_000_000 + b"\n")
+    assert isinstance(ran.failure, KafkaError)
+    assert ran.failure.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "15000000 bytes" in ran.failure.message

@@ -222,3 +222,16 @@ def test_partition_order_survives_failures(sent: list[int], outcomes: list[str])
     for partition in range(3):
         expected = [b"%04d" % n for n, p in enumerate(sent) if p == partition]
         assert stored[partition] == [value for value in expected if value not in refused]
+
+
+def test_request_of_several_partitions_is_bounded() -> None:
+    """The server rejects a gRPC request above 16 MiB."""
+    million = 1_000_000
+    buffer = filled(partitions=4, max_request_size=15 * million, buffer_memory=100 * million)
+    for partition, size in enumerate([4, 9, 9, 15]):
+        add(buffer, b"v" * (size * million - 100), partition)
+    requests = [buffer.drain(0.0, flush=True) for _ in range(4)]
+    sizes = [sum(batch.size for batches in request for batch in batches) for request in requests]
+    assert all(size <= 15 * 1024 * 1024 for size in sizes)
+    assert sum(sizes) == buffer.size
+    assert requests[-1] == []
