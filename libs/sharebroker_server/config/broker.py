@@ -417,6 +417,15 @@ class BrokerConfig(AuthenticationConfig):
     transaction_state_log_replication_factor: int = ignored(3, 1)
     transaction_state_log_min_isr: int = ignored(2, 1)
     group_consumer_assignment_interval_ms: int = ignored(1000, 0)
+    group_coordinator_rebalance_protocols: str = ignored("classic,consumer,streams,share")
+    group_coordinator_threads: int = ignored(4, 1)
+    group_share_assignor_offload_enable: bool = ignored(True)
+    share_coordinator_cached_buffer_max_bytes: int = ignored(1_048_588, 512 * 1024)
+    share_coordinator_load_buffer_size: int = ignored(5_242_880, 1)
+    share_coordinator_state_topic_compression_codec: int = ignored(0, 0, 4)
+    share_coordinator_state_topic_segment_bytes: int = ignored(104_857_600, 1)
+    share_coordinator_threads: int = ignored(1, 1)
+    share_fetch_purgatory_purge_interval_requests: int = ignored(1000, 0)
 
     @staticmethod
     def of(settings: Mapping[str, str]) -> BrokerConfig:

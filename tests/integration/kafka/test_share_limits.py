@@ -71,6 +71,7 @@ async def test_share_requests_are_rejected_as_unsupported(
     response = await off.ask(key, version, **fields)
     rejected = getattr(response, responses) if responses else [response]
     assert [one.error_code for one in rejected] == [ErrorCode.UNSUPPORTED_VERSION]
+    assert [getattr(one, "error_message", None) for one in rejected] == [None]
 
 
 async def test_librdkafka_receives_the_heartbeat_key_it_requires(off: KafkaClient) -> None:

@@ -278,6 +278,13 @@ class LazyItems(Sequence[Any]):
         return [*map(self._make, made)] if isinstance(index, slice) else self._make(made)
 
 
+class FeatureDisabled(KafkaError):
+    """The feature of an API has level 0. As in Kafka, responses contain no error message."""
+
+    def __init__(self, feature: str) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0, which disables this API.")
+
+
 class Refusal(Generic[A]):
     """Makes the response of an API to a request that failed: every error field has the error.
 
@@ -322,7 +329,7 @@ class Refusal(Generic[A]):
             if member.name in self._constants:
                 values[member.name] = self._constants[member.name]
             elif member.name in _CODES or member.name == "error_message":
-                if error is not None:
+                if error is not None and (member.name in _CODES or not isinstance(error, FeatureDisabled)):
                     values[member.name] = error.code if member.name in _CODES else error.message
             elif (origin := self._origin(member, source, path)) is not None:
                 value = origin(source) if callable(origin) else getattr(source, origin)

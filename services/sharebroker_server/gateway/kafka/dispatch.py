@@ -13,6 +13,7 @@ from sharebroker_server.gateway.kafka.call import (
     Api,
     Call,
     ClientConnection,
+    FeatureDisabled,
     KafkaListener,
     Throttle,
     for_version,
@@ -131,9 +132,7 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
     try:
         try:
             if not listener.is_enabled(api):
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API."
-                )
+                raise FeatureDisabled(str(api.feature))
             handling = _handling(api, requests)
             served = await (handling if throttle is None else throttle.timed(handling, spent))
             messages = [served] if api.coalescing is None else served
