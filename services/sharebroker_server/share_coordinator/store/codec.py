@@ -7,6 +7,7 @@ still those of a message per batch, with zeros that are usually left out, so old
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -46,6 +47,9 @@ CHUNK: Final = 512
 """Batches that are encoded together. A chunk that is equal in the next checkpoint is not encoded again."""
 
 _CACHED_CHUNKS: Final = 64
+
+_new: Final[Any] = tuple.__new__
+"""Creates a named tuple of a sequence in half the time of its `_make`."""
 
 _KEY: Final = Conversion(SharePartitionKey, pb.SharePartitionKey)
 _BATCHES: Final[dict[str, str | Mapped]] = {
@@ -138,8 +142,8 @@ def _from_columns(key: SharePartitionKey, payload: bytes, stored: pb.ShareCheckp
     fields = columns.first_offset, columns.last_offset, columns.delivery_state, columns.delivery_count, notes
     try:
         for index, row in zip(stored.noted, rows, strict=True):
-            notes[index] = StateNote._make(row)
-        batches = tuple(map(StateBatch._make, zip(*fields, strict=True)))
+            notes[index] = _new(StateNote, row)
+        batches = tuple(map(_new, repeat(StateBatch), zip(*fields, strict=True)))
     except (IndexError, ValueError) as error:
         raise ValueError(f"a share state record with columns of different lengths: {error}") from error
     stored.ClearField("state_batches")

@@ -49,6 +49,9 @@ class Locks:
         self._tokens = tokens
         self._heap: list[tuple[float, Lock]] = []
         self._limit = SPARE
+        if in_flight.locked:
+            for lock in dict.fromkeys(run.lock for run in in_flight.runs if run.lock is not None):
+                self.watch(lock)
 
     @property
     def bound(self) -> float | None:

@@ -131,8 +131,6 @@ class SharePartition:
         self.in_flight = load(loaded)
         self._loaded_state = loaded
         self._locks = Locks(self.in_flight, tokens or tokens_of(loaded.leader_epoch))
-        for lock in dict.fromkeys(run.lock for run in self.in_flight.runs if run.lock is not None):
-            self._locks.watch(lock)
         self._writes = WriteQueue()
         self._sent_start = self._persisted_start = loaded.start_offset
         self._abandoned = False
