@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -20,6 +20,7 @@ from sharebroker_protocol.errors import KafkaError
 _log = structlog.get_logger()
 
 T = TypeVar("T")
+I = TypeVar("I")  # noqa: E741 - an item
 
 
 class Tasks:
@@ -113,6 +114,13 @@ class Turns:
     async def collect(self, items: Iterable[T], size: int) -> list[T]:
         """Returns the items, of which `portions` takes `size` at once."""
         return [item async for portion in self.portions(items, size) for item in portion]
+
+    async def gather(self, call: Callable[[I], Awaitable[T]], items: Iterable[I], size: int) -> list[T]:
+        """Returns the result of `call` for each item, in order; `size` calls run at the same time."""
+        results: list[T] = []
+        async for portion in self.portions(items, size):
+            results += await asyncio.gather(*map(call, portion))
+        return results
 
 
 async def _run_after(earlier: asyncio.Task[Any] | None, work: Coroutine[Any, Any, T]) -> T:

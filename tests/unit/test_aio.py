@@ -169,3 +169,18 @@ async def test_other_tasks_run_between_the_portions_of_computations() -> None:
 
     await asyncio.gather(compute(), compute(), compute(), tick())
     assert len(set(portions)) == len(portions), "two portions ran in the same turn of the event loop"
+
+
+async def test_few_calls_run_at_the_same_time_and_results_are_in_order() -> None:
+    running, most = set[int](), 0
+
+    async def call(item: int) -> int:
+        nonlocal most
+        running.add(item)
+        most = max(most, len(running))
+        await asyncio.sleep(0)
+        running.remove(item)
+        return item * 2
+
+    assert await Turns().gather(call, iter(range(10)), 4) == [item * 2 for item in range(10)]
+    assert most == 4

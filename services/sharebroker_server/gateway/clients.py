@@ -52,6 +52,9 @@ if TYPE_CHECKING:
         TransactionCoordinatorServiceAsyncStub,
     )
 
+CALLS_AT_ONCE: Final = 100
+"""Calls that a request makes at the same time; it may have 50,000 names."""
+
 REQUEST_TIMEOUT: Final = 30.0
 """Time limit of a call without a deadline (Kafka: request.timeout.ms)."""
 
@@ -316,7 +319,8 @@ class Leaders:
         parts = list(parts)
         groups, unknown = self._by_known_leader(parts, routes)
         if unknown:
-            await asyncio.gather(*map(self._look_up, unknown))
+            for first in range(0, len(unknown), CALLS_AT_ONCE):
+                await asyncio.gather(*map(self._look_up, unknown[first : first + CALLS_AT_ONCE]))
             groups, unknown = self._by_known_leader(parts, routes)
         return groups, unknown
 

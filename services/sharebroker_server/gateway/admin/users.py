@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import cast
+from typing import Final, cast
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
@@ -18,14 +18,17 @@ from sharebroker_server.security.scram import ScramCredential, ScramMechanism, c
 
 _Result = admin.DescribeUserScramCredentialsResponse.Result
 _Info = admin.DescribeUserScramCredentialsResponse.CredentialInfo
+_PORTION: Final = 100
+"""Users that one step of the event loop describes."""
 
 
-def describe_users(
+async def describe_users(
     gateway: Gateway, request: admin.DescribeUserScramCredentialsRequest
 ) -> admin.DescribeUserScramCredentialsResponse:
     """Returns mechanisms and iterations of each user's credentials; of all users, if none is named."""
     counted = Counter(request.users or gateway.catalog.catalog.users.names())
-    results = [_described(gateway, name, count) for name, count in counted.items()]
+    described = (_described(gateway, name, count) for name, count in counted.items())
+    results = await gateway.turns.collect(described, _PORTION)
     return admin.DescribeUserScramCredentialsResponse(results=results)
 
 

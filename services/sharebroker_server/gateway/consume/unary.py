@@ -35,6 +35,9 @@ MAX_ACQUIRE_RECORDS: Final = 1_000
 MAX_ACQUIRE_TOPICS: Final = 1_000
 """Topics of one Acquire, whose partitions are all searched in one step of the event loop."""
 
+_DECISIONS: Final = 250
+"""Decisions that one step of the event loop handles, and that one call of a leader has."""
+
 Decision = pb.AcknowledgeRequest.Decision
 
 
@@ -81,25 +84,27 @@ class UnaryConsumer:
         check_group_id(request.group_id)
         check_member_id(request.member_id)
         access.require_read(request.group_id)
-        topics = {decision.topic for decision in request.acknowledgements}
+        topics, turns = {decision.topic for decision in request.acknowledgements}, self._gateway.turns
         denied = {name: access.denial(AclOperation.READ, TOPIC, name) for name in topics}
-        parts = [
+        permitted = (
             self._part(index, decision)
             for index, decision in enumerate(request.acknowledgements)
             if denied[decision.topic] is None
-        ]
-        key = SessionKey(request.group_id, request.member_id, access.principal)
-        call = _acknowledge_call(key, parts)
-        results = iter(await self._gateway.leaders.acknowledge(call, deadline))
-        renewed_at, lock_ms = round(now() * 1000), self._gateway.lock_timeout_ms(key.group_id)
-        return pb.AcknowledgeResponse(
-            results=[
-                _result(decision, next(results), renewed_at + (decision.lock_ms or lock_ms))
-                if (error := denied[decision.topic]) is None
-                else _refused(decision, error)
-                for decision in request.acknowledgements
-            ]
         )
+        parts = await turns.collect(permitted, _DECISIONS)
+        key = SessionKey(request.group_id, request.member_id, access.principal)
+        found: list[AckResult] = []
+        async for portion in turns.portions(parts, _DECISIONS):
+            found += await self._gateway.leaders.acknowledge(_acknowledge_call(key, portion), deadline)
+        results = iter(found)
+        renewed_at, lock_ms = round(now() * 1000), self._gateway.lock_timeout_ms(key.group_id)
+        answers = (
+            _result(decision, next(results), renewed_at + (decision.lock_ms or lock_ms))
+            if (error := denied[decision.topic]) is None
+            else _refused(decision, error)
+            for decision in request.acknowledgements
+        )
+        return pb.AcknowledgeResponse(results=await turns.collect(answers, _DECISIONS))
 
     def _part(self, index: int, decision: Decision) -> AckPart:
         field = f"acknowledgements[{index}]"

@@ -27,7 +27,7 @@ async def _describe_configs(
 async def _describe_users(
     gateway: Gateway, request: admin_pb2.DescribeUserScramCredentialsRequest, _: Deadline
 ) -> admin_pb2.DescribeUserScramCredentialsResponse:
-    return users.describe_users(gateway, request)
+    return await users.describe_users(gateway, request)
 
 
 async def _describe_quotas(

@@ -9,7 +9,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import CALLS_AT_ONCE, REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.topics import PORTION, topic_of
@@ -128,7 +128,19 @@ async def each_group(
     It is from `serve`, or from `rejected` with GROUP_AUTHORIZATION_FAILED unless the client may do the
     operation, with NOT_COORDINATOR if another broker coordinates the group.
     """
-    requested = list(dict.fromkeys(group_ids))
+    results: list[A] = []
+    async for portion in call.gateway.turns.portions(dict.fromkeys(group_ids), CALLS_AT_ONCE):
+        results += await _each_of(portion, call, operation, serve, rejected)
+    return results
+
+
+async def _each_of(
+    requested: Sequence[str],
+    call: Call,
+    operation: AclOperation,
+    serve: Callable[[Sequence[str]], Awaitable[Iterable[A]]],
+    rejected: Callable[[str, KafkaError], A],
+) -> list[A]:
     allowed = call.rights.permitted(operation, AclResourceType.GROUP, requested)
     own = [group_id for group_id in requested if group_id in allowed and coordinates(call, group_id)]
     results = dict(zip(own, await serve(own) if own else (), strict=True))

@@ -10,6 +10,7 @@ from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordina
 from sharebroker_server.catalog.topics import check_not_internal
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
+from sharebroker_server.gateway.kafka.topics import PORTION
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
 from sharebroker_server.kafka_wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from sharebroker_server.security.acl import AclOperation, AclResourceType
@@ -47,9 +48,9 @@ async def handle(call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnRes
 
 
 async def _add(call: Call, request: pb.AddPartitionsToTxnRequest, topics: _Topics) -> list[_Topic]:
-    codes = {
-        (topic.name, index): _check(call, topic.name, index) for topic in topics for index in topic.partitions
-    }
+    requested = ((topic.name, index) for topic in topics for index in topic.partitions)
+    checked = ((named, _check(call, *named)) for named in requested)
+    codes = dict(await call.gateway.turns.collect(checked, PORTION))
     if any(codes.values()):  # as in Kafka: one unknown partition prevents all others
         codes = {key: code or ErrorCode.OPERATION_NOT_ATTEMPTED for key, code in codes.items()}
     else:

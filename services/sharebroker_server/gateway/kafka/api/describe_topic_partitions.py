@@ -10,7 +10,7 @@ from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.core.paging import PagePosition, page
 from sharebroker_server.gateway.kafka.authorization import authorized_operations
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
-from sharebroker_server.gateway.kafka.topics import describable_topics, describe_topic, topic_of
+from sharebroker_server.gateway.kafka.topics import PORTION, describable_topics, describe_topic, topic_of
 from sharebroker_server.kafka_wire.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -35,7 +35,10 @@ async def handle(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPar
         topic_name=following.topic, partition_index=following.partition
     )
     return DescribeTopicPartitionsResponse(
-        topics=[_topic(call, name, found[name], indices) for name, indices in slices], next_cursor=cursor
+        topics=await call.gateway.turns.collect(
+            (_topic(call, name, found[name], indices) for name, indices in slices), PORTION
+        ),
+        next_cursor=cursor,
     )
 
 
@@ -52,7 +55,8 @@ def _start(cursor: DescribeTopicPartitionsRequest.Cursor | None) -> PagePosition
 async def _topics(call: Call[DescribeTopicPartitionsRequest]) -> dict[str, Topic | KafkaError]:
     if not call.request.topics:
         return {topic.name: topic for topic in await describable_topics(call)}
-    return {topic.name: _find(call, topic.name) for topic in call.request.topics}
+    found = ((topic.name, _find(call, topic.name)) for topic in call.request.topics)
+    return dict(await call.gateway.turns.collect(found, PORTION))
 
 
 def _find(call: Call, name: str) -> Topic | KafkaError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from sharebroker_server.gateway.clients import CALLS_AT_ONCE
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import topic_by_id
@@ -20,18 +22,22 @@ _state = to_kafka(Described, _State)
 
 async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
     """Returns one result per transactional id."""
-    names = call.request.transactional_ids
+    states: list[_State] = []
+    async for names in call.gateway.turns.portions(call.request.transactional_ids, CALLS_AT_ONCE):
+        states += await _states(call, names)
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+async def _states(call: Call[DescribeTransactionsRequest], names: Sequence[str]) -> list[_State]:
     visible = call.rights.permitted(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names)
     found = await describe_transactions(
         call.gateway, [name for name in names if name in visible], call.deadline()
     )
     states, error = iter(found), denied(AclResourceType.TRANSACTIONAL_ID)
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            _described(call, next(states)) if name in visible else _refuse.item(_STATES, name, error)
-            for name in names
-        ]
-    )
+    return [
+        _described(call, next(states)) if name in visible else _refuse.item(_STATES, name, error)
+        for name in names
+    ]
 
 
 def _described(call: Call, state: Described) -> _State:

@@ -6,6 +6,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.gateway.admin.users import describe_users
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
+from sharebroker_server.gateway.kafka.topics import PORTION
 from sharebroker_server.kafka_wire.messages import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -22,8 +23,9 @@ async def handle(call: Call[DescribeUserScramCredentialsRequest]) -> DescribeUse
     """Returns one result per user; without names, of all users."""
     call.rights.require_on_cluster(AclOperation.DESCRIBE)
     names = [user.name for user in call.request.users or ()]
-    response = describe_users(call.gateway, pb.DescribeUserScramCredentialsRequest(users=names))
-    return DescribeUserScramCredentialsResponse(results=list(map(_result, response.results)))
+    response = await describe_users(call.gateway, pb.DescribeUserScramCredentialsRequest(users=names))
+    results = await call.gateway.turns.collect(map(_result, response.results), PORTION)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 # As in Kafka, the results of a request that failed name no user.

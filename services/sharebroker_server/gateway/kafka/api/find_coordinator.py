@@ -10,6 +10,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.cluster_view import Broker
 from sharebroker_server.gateway.kafka.convert import to_kafka
+from sharebroker_server.gateway.kafka.topics import PORTION
 from sharebroker_server.kafka_wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 
@@ -30,9 +31,8 @@ async def handle(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     """Returns the coordinator of one key up to version 3, of several keys from version 4 on."""
     call = replace(call, view=await call.listener.brokers.checked())
     if call.version >= _FIRST_WITH_SEVERAL:
-        return FindCoordinatorResponse(
-            coordinators=[_coordinator(call, key) for key in call.request.coordinator_keys]
-        )
+        found = (_coordinator(call, key) for key in call.request.coordinator_keys)
+        return FindCoordinatorResponse(coordinators=await call.gateway.turns.collect(found, PORTION))
     return _before_several(_coordinator(call, call.request.key))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -39,9 +39,7 @@ _topic_before_several = to_kafka(_Topic, OffsetFetchResponse.OffsetFetchResponse
 async def handle(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
     """Returns one group up to version 7, several from version 8 on; -1 means that no offset is committed."""
     if call.version >= _FIRST_WITH_SEVERAL:
-        groups = list[_Group]()
-        async for portion in call.gateway.turns.portions(call.request.groups, _GROUPS):
-            groups += await asyncio.gather(*(_group(call, group) for group in portion))
+        groups = await call.gateway.turns.gather(partial(_group, call), call.request.groups, _GROUPS)
         return OffsetFetchResponse(groups=groups)
     topics = await _topics(call, call.request.group_id, call.request.topics)
     return OffsetFetchResponse(topics=list(map(_topic_before_several, topics)))

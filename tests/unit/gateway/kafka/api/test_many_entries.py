@@ -184,6 +184,59 @@ async def test_other_requests_are_served_in_between(
     assert max(sizes, default=0) <= PORTION
 
 
+NAMES: Final = [f"name{number}" for number in range(NUMBER)]
+
+
+def _producers() -> Message:
+    topic = m.DescribeProducersRequest.TopicRequest
+    return m.DescribeProducersRequest(topics=[topic(name=name, partition_indexes=[0, 1]) for name in NAMES])
+
+
+def _topic_partitions() -> Message:
+    topic = m.DescribeTopicPartitionsRequest.TopicRequest
+    return m.DescribeTopicPartitionsRequest(
+        topics=[topic(name=name) for name in NAMES], response_partition_limit=2000, cursor=None
+    )
+
+
+def _users() -> Message:
+    user = m.DescribeUserScramCredentialsRequest.UserName
+    return m.DescribeUserScramCredentialsRequest(users=[user(name=name) for name in NAMES])
+
+
+def _added_partitions() -> Message:
+    topic = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    return m.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="t",
+        v3_and_below_topics=[topic(name=name, partitions=[0]) for name in NAMES],
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "request_of"),
+    [
+        (6, lambda: m.DescribeGroupsRequest(groups=NAMES)),
+        (2, lambda: m.DeleteGroupsRequest(groups_names=NAMES)),
+        (1, lambda: m.ShareGroupDescribeRequest(group_ids=NAMES)),
+        (0, lambda: m.DescribeTransactionsRequest(transactional_ids=NAMES)),
+        (6, lambda: m.FindCoordinatorRequest(key_type=0, coordinator_keys=NAMES)),
+        (0, _producers),
+        (0, _topic_partitions),
+        (0, _users),
+        (3, _added_partitions),
+    ],
+)
+async def test_many_names_are_served_in_portions(
+    harness: Harness, version: int, request_of: Callable[[], Message]
+) -> None:
+    services, turns = harness.services, CountedTurns()
+    harness.gateway.turns = turns
+    for method in ("ConsumerGroupDescribe", "ShareGroupDescribe", "DeleteGroups", "DescribeTransactions"):
+        services.fail(method, ErrorCode.INVALID_REQUEST)
+    await harness.send(version, request_of())
+    assert turns.taken >= PORTIONS
+
+
 def _answer(request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
     row = pb.OffsetCommitResponse.Partition
     rows = (row(topic_id=one.topic_id, partition=one.partition) for one in request.partitions)
