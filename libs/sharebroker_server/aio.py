@@ -10,7 +10,7 @@ from itertools import islice
 from threading import Thread
 from time import perf_counter
 from types import coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -21,6 +21,9 @@ _log = structlog.get_logger()
 
 T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741 - an item
+
+CALLS_AT_ONCE: Final = 100
+"""Calls that a request makes at the same time; it may have 50,000 names."""
 
 
 class Tasks:
@@ -115,7 +118,9 @@ class Turns:
         """Returns the items, of which `portions` takes `size` at once."""
         return [item async for portion in self.portions(items, size) for item in portion]
 
-    async def gather(self, call: Callable[[I], Awaitable[T]], items: Iterable[I], size: int) -> list[T]:
+    async def gather(
+        self, call: Callable[[I], Awaitable[T]], items: Iterable[I], size: int = CALLS_AT_ONCE
+    ) -> list[T]:
         """Returns the result of `call` for each item, in order; `size` calls run at the same time."""
         results: list[T] = []
         async for portion in self.portions(items, size):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.aio import doubling
+from sharebroker_server.aio import CALLS_AT_ONCE, doubling
 from sharebroker_server.leader_calls.messages import release_request
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
         TransactionCoordinatorServiceAsyncStub,
     )
-
-CALLS_AT_ONCE: Final = 100
-"""Calls that a request makes at the same time; it may have 50,000 names."""
 
 REQUEST_TIMEOUT: Final = 30.0
 """Time limit of a call without a deadline (Kafka: request.timeout.ms)."""

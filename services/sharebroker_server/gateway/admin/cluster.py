@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline
@@ -13,7 +12,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.catalog.topics import Topic, check_not_internal, check_topic_name
 from sharebroker_server.gateway.admin.topics import create_missing
-from sharebroker_server.gateway.clients import CALLS_AT_ONCE
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember
@@ -75,7 +73,7 @@ async def find_coordinator(
     """Returns the coordinator of each group, or of the state of each "group:topicId:partition"."""
     return pb.FindCoordinatorResponse(
         coordinators=await gateway.turns.gather(
-            partial(_coordinator, gateway, request.key_type), request.coordinator_keys, CALLS_AT_ONCE
+            lambda key: _coordinator(gateway, request.key_type, key), request.coordinator_keys
         )
     )
 

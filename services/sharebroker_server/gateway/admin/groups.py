@@ -12,7 +12,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.config.group import OffsetReset
 from sharebroker_server.gateway.admin.partitions import list_offsets
-from sharebroker_server.gateway.clients import CALLS_AT_ONCE, raise_moved, retry_until_found
+from sharebroker_server.gateway.clients import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.routing.router import GROUP_COORDINATOR
 from sharebroker_server.rpc.errors import refusal
@@ -198,7 +198,7 @@ async def _each(
         except KafkaError as error:
             return answer(group_id=group_id, **refusal(error))
 
-    return await gateway.turns.gather(one, group_ids, CALLS_AT_ONCE)
+    return await gateway.turns.gather(one, group_ids)
 
 
 _UNKNOWN: Final = -1

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.aio import CALLS_AT_ONCE
 from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.gateway.clients import CALLS_AT_ONCE, REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.topics import PORTION, topic_of

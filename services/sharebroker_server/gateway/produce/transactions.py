@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.clients import CALLS_AT_ONCE, raise_moved, retry_until_found
+from sharebroker_server.gateway.clients import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.routing.router import TRANSACTIONS
 from sharebroker_server.rpc.errors import refusal
@@ -100,7 +100,7 @@ async def describe_transactions(
         except KafkaError as error:
             return Described(transactional_id=name, **refusal(error))
 
-    return await gateway.turns.gather(describe, transactional_ids, CALLS_AT_ONCE)
+    return await gateway.turns.gather(describe, transactional_ids)
 
 
 async def list_transactions(

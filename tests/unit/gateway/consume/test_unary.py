@@ -82,6 +82,18 @@ async def test_each_acknowledgement_has_its_own_result(harness: Harness) -> None
     assert [[b.first_offset for b in part.batches] for part in applied.partitions] == [[3], [4]]
 
 
+async def test_many_acknowledgements_are_sent_in_portions(harness: Harness) -> None:
+    decisions = [
+        pb.AcknowledgeRequest.Decision(topic="flights", offset=offset, lock_token=7, type=ACCEPT)
+        for offset in range(600)
+    ]
+    acknowledge = pb.AcknowledgeRequest(group_id="group", member_id="me", acknowledgements=decisions)
+    results = (await harness.share.Acknowledge(acknowledge)).results
+    assert [result.offset for result in results] == [*range(600)]
+    applied = harness.leader.of(leader.AcknowledgeRecordsRequest)
+    assert [len(sent.partitions) for sent in applied] == [250, 250, 100]
+
+
 async def test_release_delay_is_sent_to_the_leader(harness: Harness) -> None:
     decision = pb.AcknowledgeRequest.Decision(topic="flights", offset=3, type=RELEASE, delay_ms=5000)
     await harness.share.Acknowledge(

@@ -8,7 +8,6 @@ from itertools import islice
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.admin.partitions import Producers, describe_producers
-from sharebroker_server.gateway.clients import CALLS_AT_ONCE
 from sharebroker_server.gateway.kafka.call import Api, Call, Echo, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import check_partition, is_internal, topic_of
@@ -22,7 +21,7 @@ _partition = to_kafka(Producers, _Partition, {"partition_index": "partition"})
 async def handle(call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
     """Returns one result per partition."""
     requested = ((topic.name, index) for topic in call.request.topics for index in topic.partition_indexes)
-    found = iter(await call.gateway.turns.gather(partial(_describe, call), requested, CALLS_AT_ONCE))
+    found = iter(await call.gateway.turns.gather(partial(_describe, call), requested))
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sharebroker_server.gateway.clients import CALLS_AT_ONCE
+from sharebroker_server.aio import CALLS_AT_ONCE
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import topic_by_id
