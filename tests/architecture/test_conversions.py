@@ -26,7 +26,7 @@ LEFT_OUT = {
     ("ShareState", "LogRecord"): {"last_delta_index", "delta_indices"},
     # Requests: the caller converts these fields, or they are of no use to the receiver.
     ("AckBatch", "Range"): {"token"},
-    ("AckPart", "Partition"): {"blameless", "delay", "lock"},
+    ("AckPart", "Partition"): {"blameless", "delay", "lock", "reason"},
     ("AddPartitions", "AddPartitionsToTxnRequest"): {"producer"},
     ("Committed", "Partition"): {"at_ms"},
     ("End", "EndTxnRequest"): {"producer"},

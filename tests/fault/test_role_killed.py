@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import grpc
 import pytest
@@ -12,8 +12,9 @@ import redis
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin_pb
 from tests.fault.probes import Probes
-from tests.support.client import TIMEOUT, Client, connected, rejection_of
+from tests.support.client import REJECT, TIMEOUT, Client, connected, rejection_of
 from tests.support.traffic import Traffic
 from tests.testkit.brokers import Cluster, Serve, four_processes
 from tests.testkit.waiting import eventually
@@ -64,6 +65,54 @@ async def test_calls_recover_after_a_role_is_killed_and_restarted(
             await eventually(all_is_well, 30.0)
             await traffic.drain(client, topic_id)
         assert not books.broken
+
+
+async def test_failed_records_are_listed_once_after_kills(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create()
+        group_id = await client.group()
+        await client.publish(topic, [f"record {number}" for number in range(12)])
+        rejected = list[int]()
+        for role in ("share-partition-leader", "share-coordinator", "share-partition-leader"):
+
+            async def reject_two() -> bool:
+                records = (await client.acquire(group_id, topic, 2, member="m", wait=1.0)).records[:2]
+                codes = await client.acknowledge(group_id, "m", records, REJECT)
+                rejected.extend(
+                    record.offset
+                    for record, code in zip(records, codes, strict=True)
+                    if code is ErrorCode.NONE
+                )
+                return len(records) == 2
+
+            await eventually(lambda: _succeeds(reject_two), 60.0)
+            await asyncio.to_thread(cluster.process(role).kill)
+            await asyncio.to_thread(cluster.process(role).start)
+        request = admin_pb.ListFailedRecordsRequest(group_id=group_id, topic=topic)
+
+        async def listed() -> list[int]:
+            response = await client.admin.ListFailedRecords(request, timeout=TIMEOUT)
+            assert {entry.disposition for entry in response.entries} == {admin_pb.DISPOSITION_REJECTED}
+            return [
+                offset
+                for entry in response.entries
+                for offset in range(entry.first_offset, entry.last_offset + 1)
+            ]
+
+        async def are_listed() -> bool:
+            return set(await listed()) >= set(rejected)
+
+        await eventually(lambda: _succeeds(are_listed), 30.0)
+        assert len(rejected) >= 6
+        # A rejection without a response may be listed, too.
+        assert len(await listed()) == len(set(await listed()))
+
+
+async def _succeeds(call: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await call()
+    except grpc.aio.AioRpcError:
+        return False
 
 
 async def test_clients_recover_after_the_gateway_is_killed(cluster: Cluster) -> None:

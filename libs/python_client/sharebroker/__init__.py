@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sharebroker.acls import Acl, AclSelection
     from sharebroker.admin_model import (
         ConfigValue,
+        FailedEntry,
+        FailedListing,
         GroupDescription,
         GroupListing,
         GroupOffset,
@@ -45,8 +47,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sharebroker.acls": "Acl AclSelection",
-    "sharebroker.admin_model": "ConfigValue GroupDescription GroupListing GroupOffset "
-    "MemberDescription QuotaDescription TopicDescription UserDescription",
+    "sharebroker.admin_model": "ConfigValue FailedEntry FailedListing GroupDescription "
+    "GroupListing GroupOffset MemberDescription QuotaDescription TopicDescription UserDescription",
     "sharebroker.blocking.admin": "Admin",
     "sharebroker.blocking.consumer": "ShareConsumer",
     "sharebroker.blocking.producer": "Producer",
@@ -75,6 +77,8 @@ __all__ = [
     "ConnectionLostError",
     "ConsumerConfig",
     "ErrorCode",
+    "FailedEntry",
+    "FailedListing",
     "FieldViolation",
     "GroupDescription",
     "GroupListing",

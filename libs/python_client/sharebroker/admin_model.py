@@ -118,3 +118,35 @@ class GroupOffset:
     """The number of records of `lag` that members hold; None if it is not known."""
     waiting: int | None = None
     """The number of records of `lag` that wait for the end of a delay; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedEntry:
+    """Records of a partition that a group archived together although no member accepted them."""
+
+    partition: int
+    """The number of the partition."""
+    first_offset: int
+    """The first offset."""
+    last_offset: int
+    """The last offset, inclusive."""
+    disposition: str
+    """How they failed: "rejected", "exhausted" (the delivery limit) or "expired" (their age)."""
+    delivery_count: int
+    """The number of deliveries to members."""
+    time: float
+    """When they failed, in seconds since the Unix epoch."""
+    member_id: str
+    """The member that held them last; empty if none did."""
+    reason: str
+    """The reason that the member gave, up to 256 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedListing:
+    """The failed records of a group in a topic."""
+
+    entries: tuple[FailedEntry, ...]
+    """The entries, by partition and offset."""
+    dropped: Mapping[int, int]
+    """By partition: failed records that are no longer listed (`share.failed.records.max`)."""

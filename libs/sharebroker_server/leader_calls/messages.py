@@ -60,7 +60,6 @@ _MAPPED: Final[Mapping[str, Mapped | str]] = {
     "log_append_time": "log_append_time_ms",
     "max_wait": _ms("max_wait_ms"),
     "mode": Mapped("acquire_mode", decode=AcquireMode),
-    "reason": Mapped(decode=UnreconciledReason),
     "records": "record_batches",
     "token": "lock_token",
     "topic_ids": Mapped(decode=tuple),
@@ -98,7 +97,7 @@ _RECONCILED_PART = _conversion(
 _RECONCILE = _conversion(
     ReconcileCall, pb.ReconcileRecordsRequest, parts=Mapped("partitions", nested=_RECONCILED_PART)
 )
-_UNRECONCILED = _conversion(Unreconciled, delivery.LeftRange)
+_UNRECONCILED = _conversion(Unreconciled, delivery.LeftRange, reason=Mapped(decode=UnreconciledReason))
 _RECONCILED = _conversion(
     ReconcileResult,
     pb.ReconcileRecordsResponse.Partition,

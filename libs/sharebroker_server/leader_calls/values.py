@@ -60,6 +60,7 @@ class AckPart(NamedTuple):
 
     `delay` (seconds) delays the records that are released; None: the group's retry backoff.
     `lock` is for the records that are renewed. `blameless`: releases do not count as deliveries.
+    `reason` is stored with records that are archived.
     """
 
     topic_id: str
@@ -68,6 +69,7 @@ class AckPart(NamedTuple):
     delay: float | None = None
     lock: float = 0.0
     blameless: bool = False
+    reason: str = ""
 
 
 class AcknowledgeCall(NamedTuple):

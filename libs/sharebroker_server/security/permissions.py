@@ -151,6 +151,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "DeleteShareGroupOffsets": _needs(_DELETE_GROUP, _READ_TOPIC),
         "InspectRecords": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
         "InspectShareGroupState": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+        "ListFailedRecords": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     },
     "externalscaler.ExternalScaler": {
         "IsActive": _KEDA,

@@ -12,6 +12,8 @@ from typing_extensions import override
 from sharebroker.acls import Acl, AclSelection, creation_of, deleted_acls, filter_fields, listed_acls
 from sharebroker.admin_model import (
     ConfigValue,
+    FailedEntry,
+    FailedListing,
     GroupDescription,
     GroupListing,
     GroupOffset,
@@ -37,6 +39,9 @@ EARLIEST = -2
 """As a timestamp: the log start offset."""
 LATEST = -1
 """As a timestamp: the log end offset."""
+
+_PAGE: Final = 1000
+"""Failed records of one request."""
 
 _LAG_PARTS: Final = ("ready", "locked", "waiting")
 
@@ -383,6 +388,19 @@ class Admin(AsyncClient):
         check(response)
         check(*response.responses)
 
+    async def failed_records(self, group_id: str, topic: str) -> FailedListing:
+        """Lists the failed records of a group in a topic; reads all pages."""
+        request = gateway.ListFailedRecordsRequest(group_id=group_id, topic=topic, page_size=_PAGE)
+        entries: list[FailedEntry] = []
+        dropped: dict[int, int] = {}
+        while True:
+            page = await self._call(self._calls.ListFailedRecords, request)
+            entries += map(_failed_entry, page.entries)
+            dropped |= {item.partition: item.records for item in page.dropped}
+            if not page.next_page_token:
+                return FailedListing(tuple(entries), dropped)
+            request.page_token = page.next_page_token
+
     async def inspect_state(
         self, group_id: str, partition: TopicPartition
     ) -> state.InspectShareGroupStateResponse:
@@ -413,6 +431,19 @@ class Admin(AsyncClient):
         check(*response.partitions)
         found = {(part.topic_id, part.partition): part for part in response.partitions}
         return {p: found[ids[p.topic], p.partition] for p in partitions}
+
+
+def _failed_entry(entry: gateway.ListFailedRecordsResponse.Entry) -> FailedEntry:
+    return FailedEntry(
+        entry.partition,
+        entry.first_offset,
+        entry.last_offset,
+        gateway.Disposition.Name(entry.disposition).removeprefix("DISPOSITION_").lower(),
+        entry.delivery_count,
+        entry.time_ms / 1000,
+        entry.member_id,
+        entry.reason,
+    )
 
 
 def _member(member: groups.ShareGroupDescribeResponse.Member) -> MemberDescription:

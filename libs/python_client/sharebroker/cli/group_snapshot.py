@@ -7,13 +7,14 @@ with findings is therefore read again: a real violation persists, an artifact of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from sharebroker.aio.admin import Admin
 from sharebroker.verification.rules import Evidence, FindingKind, VerificationFinding, start_of, verify
-from sharebroker.verification.runs import OffsetSpan, RecordLog
+from sharebroker.verification.runs import OffsetOutcome, OffsetSpan, OutcomeRun, RecordLog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
@@ -30,10 +31,11 @@ Stored = InspectShareGroupStateResponse | KafkaError
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A share-partition: the evidence (None if it is unreadable) and the findings."""
+    """A share-partition: the evidence (None if it is unreadable), the findings, and the failed records."""
 
     evidence: Evidence | None
     findings: list[VerificationFinding]
+    failed: Sequence[OutcomeRun] = ()
 
     @property
     def well(self) -> bool:
@@ -59,7 +61,21 @@ async def read_snapshots(
         unsure = [place for place in selected if place not in found or not found[place].well]
         if unsure:
             found |= await _read_once(admin, group, unsure, on_progress)
-    return found
+    failed = await _failed(admin, group, {place.topic for place in selected})
+    return {place: replace(snapshot, failed=failed.get(place, ())) for place, snapshot in found.items()}
+
+
+async def _failed(
+    admin: Admin, group: str, topics: Iterable[str]
+) -> Mapping[TopicPartition, list[OutcomeRun]]:
+    """Returns the failed records of topics by partition, ascending."""
+    failed = defaultdict[TopicPartition, list[OutcomeRun]](list)
+    for topic in sorted(topics):
+        for entry in (await admin.failed_records(group, topic)).entries:
+            outcome = OffsetOutcome(entry.disposition)
+            run = OutcomeRun(entry.first_offset, entry.last_offset, outcome, entry.delivery_count, entry.time)
+            failed[TopicPartition(topic, entry.partition)].append(run)
+    return failed
 
 
 async def _read_once(

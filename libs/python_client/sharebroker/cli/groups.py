@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sharebroker.admin_model import GroupOffset, MemberDescription
+from sharebroker.admin_model import FailedEntry, GroupOffset, MemberDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import (
@@ -23,7 +23,16 @@ from sharebroker.cli.options import (
     examples,
     parse_position,
 )
-from sharebroker.cli.output import columns, numbers, print_done, print_facts, print_notice, print_rows
+from sharebroker.cli.output import (
+    columns,
+    numbers,
+    print_done,
+    print_facts,
+    print_json,
+    print_notice,
+    print_rows,
+    readable_time,
+)
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 
@@ -35,6 +44,10 @@ _GROUPS: Final = columns("group", "state")
 _MEMBERS: Final = columns("member", "epoch#", "client_id CLIENT", "host", "topics", "assigned")
 _OFFSETS: Final = columns(
     "topic", "partition#", "start_offset# START", "lag#", "ready#", "locked#", "waiting#", "leader_epoch#"
+)
+_FAILED: Final = columns(
+    *("topic", "partition#", "first_offset# FIRST", "last_offset# LAST", "disposition"),
+    *("delivery_count# DELIVERIES", "time", "member_id MEMBER", "reason"),
 )
 _RESETS: Final = columns("topic", "partition#", "old_offset# OLD", "new_offset# NEW", "records#")
 _CONFIGS: Final = columns("name PROPERTY", "value", "is_default DEFAULT", "documentation MEANING")
@@ -102,6 +115,33 @@ def show_offsets(
         admin.describe_group(group)  # an unknown group has no offsets either
         rows = offset_rows(admin.group_offsets(group), topic)
     print_rows(rows, _OFFSETS, as_json, f"Group {group} has no offsets.")
+
+
+@app.command(
+    epilog=examples(
+        "sharebroker groups failed billing", "sharebroker groups failed billing --topic orders --json"
+    )
+)
+def failed(
+    group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
+) -> None:
+    """List a group's failed records: rejected, exhausted (the delivery limit) and expired ones.
+
+    Each partition lists the newest `share.failed.records.max` entries. An entry has one record, or neighbours
+    that failed together.
+    """
+    with Admin(server) as admin:
+        admin.describe_group(group)  # an unknown group has no failed records either
+        topics = topic or sorted({place.topic for place in admin.group_offsets(group)})
+        listings = {name: admin.failed_records(group, name) for name in topics}
+    rows = [failed_row(name, entry) for name, listing in listings.items() for entry in listing.entries]
+    dropped = sum(sum(listing.dropped.values()) for listing in listings.values())
+    if as_json:
+        print_json({"group": group, "entries": rows, "dropped": dropped})
+        return
+    print_rows(rows, _FAILED, as_json, f"Group {group} has no failed records.")
+    if dropped:
+        print_notice(f"{dropped} older failed records are no longer listed (share.failed.records.max).")
 
 
 @app.command(
@@ -195,6 +235,11 @@ def member_row(member: MemberDescription) -> dict[str, Any]:
         "topics": sorted(member.topics),
         "assigned": {topic: list(partitions) for topic, partitions in member.assignment.items()},
     }
+
+
+def failed_row(topic: str, entry: FailedEntry) -> dict[str, Any]:
+    """Returns failed records as plain values."""
+    return {"topic": topic, **asdict(entry), "time": readable_time(entry.time)}
 
 
 def reset_row(place: TopicPartition, old: GroupOffset | None, new: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from rich.console import Console
@@ -83,6 +84,11 @@ def numbers(values: Sequence[int]) -> str:
         else:
             runs.append([value, value])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def readable_time(seconds: float) -> str:
+    """Formats a time since the Unix epoch as ISO 8601 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def text(data: bytes | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -20,6 +20,7 @@ from sharebroker.cli.output import (
     print_failure,
     print_json,
     print_notice,
+    readable_time,
     stderr,
     table,
 )
@@ -42,7 +43,7 @@ _PARTITIONS: Final = (
 )
 _SPAN: Final = columns("topic", "partition#", "first_offset# FIRST", "last_offset# LAST")
 _FINDINGS: Final = (*_SPAN, *columns("kind FINDING", "meaning"))
-_OFFSETS: Final = (*_SPAN, *columns("fate OUTCOME", "delivery_count# DELIVERIES"))
+_OFFSETS: Final = (*_SPAN, *columns("fate OUTCOME", "delivery_count# DELIVERIES", "failed_at FAILED"))
 
 
 def verify(
@@ -89,7 +90,7 @@ def report(group: str, snapshots: Mapping[TopicPartition, GroupSnapshot], offset
 def _partition(place: TopicPartition, snapshot: GroupSnapshot, offsets: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"topic": place.topic, "partition": place.partition}
     if snapshot.evidence is not None:
-        runs = _outcome_runs(snapshot.evidence)
+        runs = _outcome_runs(snapshot.evidence, snapshot.failed)
         row |= _facts(snapshot.evidence)
         row |= {
             outcome.key: sum(run.offsets for run in runs if run.outcome is outcome)
@@ -102,8 +103,8 @@ def _partition(place: TopicPartition, snapshot: GroupSnapshot, offsets: bool) ->
     }
 
 
-def _outcome_runs(evidence: Evidence) -> list[OutcomeRun]:
-    return outcome_runs(evidence.log, evidence.start, evidence.replayed(), now() * 1000)
+def _outcome_runs(evidence: Evidence, failed: Sequence[OutcomeRun]) -> list[OutcomeRun]:
+    return outcome_runs(evidence.log, evidence.start, evidence.replayed(), now() * 1000, failed)
 
 
 def _facts(evidence: Evidence) -> dict[str, Any]:
@@ -122,6 +123,7 @@ def _offsets(run: OutcomeRun) -> dict[str, Any]:
         "last_offset": run.last,
         "fate": run.outcome.key,
         "delivery_count": run.deliveries,
+        "failed_at": readable_time(run.failed_at) if run.failed_at else None,
     }
 
 

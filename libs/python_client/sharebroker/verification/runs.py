@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 
 class OffsetRun(NamedTuple):
@@ -97,6 +97,10 @@ class OffsetOutcome(StrEnum):
     """Below the start offset: finished, or skipped by a reset of the offset."""
     ACCEPTED = "accepted"
     ARCHIVED = "archived"
+    """Finished without a member's acceptance; no disposition is listed."""
+    REJECTED = "rejected"
+    EXHAUSTED = "exhausted"
+    EXPIRED = "expired"
     IN_DELIVERY = "in delivery"
     """Held by a member: by a lock in the leader's memory, or by a durable one."""
     WAITING = "waiting"
@@ -128,17 +132,26 @@ A leader lists them among those in memory.
 
 
 class OutcomeRun(NamedTuple):
-    """Offsets (last inclusive) with one outcome; `deliveries` is the stored delivery count."""
+    """Offsets (last inclusive) with one outcome; `deliveries` is the stored delivery count.
+
+    `failed_at` is the time of a failure in seconds since the Unix epoch, 0 for other outcomes.
+    """
 
     first: int
     last: int
     outcome: OffsetOutcome
     deliveries: int
+    failed_at: float = 0.0
 
     @property
     def offsets(self) -> int:
         """The number of offsets."""
         return self.last - self.first + 1
+
+
+_WITHOUT_DISPOSITION: Final = frozenset({OffsetOutcome.PASSED, OffsetOutcome.ARCHIVED})
+
+_Span = TypeVar("_Span", OffsetSpan, OutcomeRun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +170,28 @@ class RecordLog:
 
 
 def outcome_runs(
-    log: RecordLog, start: int, runs: Sequence[OffsetRun], now_ms: float = 0.0
+    log: RecordLog,
+    start: int,
+    runs: Sequence[OffsetRun],
+    now_ms: float = 0.0,
+    failed: Sequence[OutcomeRun] = (),
 ) -> list[OutcomeRun]:
     """Returns the outcome of all offsets of a log at a time.
 
-    `start` is the group's start offset; -1: none chosen.
+    `start` is the group's start offset; -1: none chosen. `failed` are the failed records, ascending.
     """
     gaps, held = sorted((*log.markers, *log.missing)), sorted(log.held)
     inner = {start, *(edge for span in (*runs, *gaps, *held) for edge in (span[0], span[1] + 1))}
+    inner |= {edge for entry in failed for edge in (entry.first, entry.last + 1)}
     edges = [log.start, *sorted(edge for edge in inner if log.start < edge < log.end), log.end]
     found: list[OutcomeRun] = []
     for first, after in pairwise(edges):
-        outcome = _outcome(first, start, runs, gaps, held)
+        outcome: tuple[OffsetOutcome, int, float] = (*_outcome(first, start, runs, gaps, held), 0.0)
         _, _, not_before_ms, token = at(runs, first)
         if outcome[0] in _UNFINISHED and not_before_ms > now_ms:
-            outcome = OffsetOutcome.IN_DELIVERY if token else OffsetOutcome.WAITING, outcome[1]
+            outcome = OffsetOutcome.IN_DELIVERY if token else OffsetOutcome.WAITING, outcome[1], 0.0
+        if outcome[0] in _WITHOUT_DISPOSITION and (entry := _at(failed, first)) is not None:
+            outcome = entry[2:]
         if found and found[-1][2:] == outcome:
             found[-1] = found[-1]._replace(last=after - 1)
         elif first < after:
@@ -195,5 +215,9 @@ def _outcome(
 
 
 def _within(offset: int, spans: Sequence[OffsetSpan]) -> bool:
+    return _at(spans, offset) is not None
+
+
+def _at(spans: Sequence[_Span], offset: int) -> _Span | None:
     index = bisect_right(spans, offset, key=lambda span: span.first) - 1
-    return index >= 0 and offset <= spans[index].last
+    return spans[index] if index >= 0 and offset <= spans[index].last else None

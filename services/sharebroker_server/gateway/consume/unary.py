@@ -8,7 +8,7 @@ from uuid import uuid4
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
-from sharebroker_protocol.model import AckBatch
+from sharebroker_protocol.model import LONGEST_STORED_REASON, AckBatch
 from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.authorization import TOPIC, Access
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
@@ -124,7 +124,8 @@ class UnaryConsumer:
             raise invalid_field(field, problem)
         delay = decision.delay_ms / 1000 if decision.HasField("delay_ms") else None
         lock, blameless = decision.lock_ms / 1000, decision.blameless
-        return AckPart(topic.topic_id, decision.partition, [batch], delay, lock, blameless)
+        reason = decision.reason[:LONGEST_STORED_REASON]
+        return AckPart(topic.topic_id, decision.partition, [batch], delay, lock, blameless, reason)
 
     async def _acknowledge(self, key: SessionKey, parts: list[AckPart]) -> None:
         call = _acknowledge_call(key, parts)

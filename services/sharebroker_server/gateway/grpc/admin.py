@@ -6,7 +6,17 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.gateway.v1 import admin_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
-from sharebroker_server.gateway.admin import acls, cluster, configs, groups, partitions, quotas, topics, users
+from sharebroker_server.gateway.admin import (
+    acls,
+    cluster,
+    configs,
+    failed_records,
+    groups,
+    partitions,
+    quotas,
+    topics,
+    users,
+)
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc import admin_rights as rights
 from sharebroker_server.gateway.grpc.servicers import Mutation, Servicer, checked, rpc
@@ -85,6 +95,7 @@ class AdminServicer(Servicer, AdminServiceServicer):
     DeleteShareGroupOffsets = rpc(groups.delete_offsets, rights.DELETE_OFFSETS)
     InspectRecords = rpc(partitions.inspect_records, rights.INSPECT_RECORDS)
     InspectShareGroupState = rpc(partitions.inspect_state, checked(rights.check_inspect_state))
+    ListFailedRecords = rpc(failed_records.list_failed, checked(rights.check_list_failed))
     DescribeUserScramCredentials = rpc(_describe_users, checked(rights.check_describe_cluster))
     AlterUserScramCredentials = rpc(users.alter_users, checked(rights.check_alter_cluster))
     DescribeAcls = rpc(acls.describe_acls, checked(rights.check_describe_cluster))

@@ -251,6 +251,12 @@ def check_inspect_state(access: Access, request: Any) -> None:
         raise error
 
 
+def check_list_failed(access: Access, request: Any) -> None:
+    """Raises GROUP_AUTHORIZATION_FAILED or TOPIC_AUTHORIZATION_FAILED."""
+    access.require(AclOperation.DESCRIBE, GROUP, request.group_id)
+    access.require(AclOperation.DESCRIBE, TOPIC, request.topic)
+
+
 # Groups
 
 _DESCRIBED_GROUPS = Items(

@@ -105,7 +105,11 @@ class ExhaustedRecordsLogger:
             records = counts.exhausted - self._reported.get(pair, 0)
             if records:
                 self._reported[pair] = counts.exhausted
-                inspect = {} if pair == OTHER else {"inspect": f"sharebroker verify {join(pair)} --offsets"}
+                inspect = (
+                    {}
+                    if pair == OTHER
+                    else {"inspect": f"sharebroker groups failed {join((pair[0], '--topic', pair[1]))}"}
+                )
                 _log.warning(
                     "records reached the delivery limit",
                     group=pair.group,

@@ -328,9 +328,8 @@ class DeliverySession:
                 delay = None if group.delay_ms is None else group.delay_ms / 1000
                 if delay:
                     share_partition.check_delay(delay * 1000, "delay_ms")
-                share_partition.handle(
-                    Acknowledge(self.holder, coalesce(acks), done, delay, lock, group.blameless)
-                )
+                details = (delay, lock, group.blameless, group.reason)
+                share_partition.handle(Acknowledge(self.holder, coalesce(acks), done, *details))
         except KafkaError as error:
             parts = _divide(share_partition, acks) if error.code in _DIVISIBLE else [acks]
             if len(parts) == 1:

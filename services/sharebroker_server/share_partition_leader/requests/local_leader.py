@@ -378,6 +378,7 @@ class _Acknowledgements(_DurableCall[values.AckResult]):
                 part.delay,
                 part.lock,
                 part.blameless,
+                part.reason,
             )
         )
 

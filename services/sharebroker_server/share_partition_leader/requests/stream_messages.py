@@ -26,6 +26,7 @@ UNSENT_ENTRIES: Final = 20_000
 REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
 RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
 _GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
+_FAILURES: Final = (delivery.ACKNOWLEDGE_TYPE_REJECT, delivery.ACKNOWLEDGE_TYPE_RELEASE)
 _INVALID: Final = -1
 """Stands for an unknown acknowledge type; its acknowledgement is rejected alone."""
 
@@ -119,6 +120,7 @@ class AckGroup(NamedTuple):
     unseen: bool = False
     lock_ms: int = 0
     blameless: bool = False
+    reason: str = ""
 
 
 class AckRequest(NamedTuple):
@@ -139,7 +141,8 @@ def group_acks(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[Ack
         last = ack.last_offset if ack.HasField("last_offset") else first
         delay_ms = ack.delay_ms if ack.HasField("delay_ms") else None
         renewal = ack_type == RENEW
-        details = (delay_ms, ack.unseen, ack.lock_ms, ack.blameless)
+        reason = ack.reason if ack_type in _FAILURES else ""
+        details = (delay_ms, ack.unseen, ack.lock_ms, ack.blameless, reason)
         group = AckGroup(ack.topic_id, ack.partition, renewal, *details)
         groups.setdefault(group, []).append(AckRequest(first, last, ack_type, ack.lock_token, ack.id))
     for acks in groups.values():

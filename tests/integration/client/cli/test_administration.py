@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from sharebroker import ShareConsumer
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from tests.integration.client.cli.commands import MAIN, create_group
 from tests.integration.client.cli.conftest import Command
@@ -221,3 +222,43 @@ def test_with_json_a_failure_is_a_json_document(
     failure = json.loads(ran.stderr)
     assert failure["error"] == error
     assert failure["message"]
+
+
+def test_failed_records_are_listed(server: str, sharebroker: Command, topic: str, group: str) -> None:
+    create_group(server, topic, group)
+    full = _three_records(sharebroker, topic)
+    assert sharebroker("groups", "failed", group).err == f"Group {group} has no failed records.\n"
+    sharebroker("groups", "config", group, "--set", "share.delivery.count.limit=2")
+    with ShareConsumer(server, group, [topic]) as consumer:
+        rejected = released = 0
+        while rejected < 1 or released < 2:
+            for record in consumer.poll(timeout=20):
+                if record.offset == 0:
+                    record.reject("no such account")
+                    rejected += 1
+                elif record.offset == 2:
+                    record.release(0)
+                    released += 1
+                else:
+                    record.accept()
+            consumer.commit()
+        member = consumer.member_id
+    ran = sharebroker("groups", "failed", group, "--topic", topic, "--json")
+    entries = ran.data["entries"]
+    assert (ran.data["group"], ran.data["dropped"]) == (group, 0)
+    assert [
+        (row["topic"], row["partition"], row["first_offset"], row["last_offset"], row["member_id"])
+        for row in entries
+    ] == [(topic, full, 0, 0, member), (topic, full, 2, 2, member)]
+    assert [(row["disposition"], row["delivery_count"], row["reason"]) for row in entries] == [
+        ("rejected", 1, "no such account"),
+        ("exhausted", 2, ""),
+    ]
+    shown = sharebroker("groups", "failed", group).out
+    assert all(text in shown for text in ("DISPOSITION", "exhausted", "no such account"))
+    verified = sharebroker("verify", group, topic, "--offsets", "--json").data["partitions"][full]
+    assert [run["fate"] for run in verified["offsets"]] == ["rejected", "passed", "exhausted"]
+    sharebroker("groups", "config", group, "--set", "share.failed.records.max=1")
+    assert sharebroker("groups", "delete", group, "--topic", topic).code == 0
+    create_group(server, topic, group)
+    assert sharebroker("groups", "failed", group, "--json").data["entries"] == []

@@ -48,14 +48,21 @@ def test_every_offset_has_an_outcome(sharebroker: Command, topic: str, group: st
     assert set(rows) == {0, 1}
     row = rows[worked]
     assert (row["log_start"], row["log_end"], row["start_offset"], row["findings"]) == (0, 6, 0, [])
-    assert (row["accepted"], row["archived"], row["available"], row["passed"]) == (2, 1, 3, 0)
+    assert (row["accepted"], row["rejected"], row["archived"], row["available"], row["passed"]) == (
+        2,
+        1,
+        0,
+        3,
+        0,
+    )
     assert [(run["first_offset"], run["last_offset"], run["fate"]) for run in row["offsets"]] == [
         (0, 0, "available"),
         (1, 2, "accepted"),
         (3, 3, "available"),
-        (4, 4, "archived"),
+        (4, 4, "rejected"),
         (5, 5, "available"),
     ]
+    assert [run["failed_at"] is not None for run in row["offsets"]] == [False, False, False, True, False]
     assert row["in_delivery"] == row["gap"] == row["undecided"] == 0
     shown = sharebroker("verify", group, "--offsets")
     assert shown.code == 0

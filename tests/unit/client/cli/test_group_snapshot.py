@@ -7,10 +7,11 @@ from typing import cast
 
 import pytest
 
-from sharebroker.admin_model import ConfigValue, GroupDescription, GroupOffset
+from sharebroker.admin_model import ConfigValue, FailedEntry, FailedListing, GroupDescription, GroupOffset
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.group_snapshot import read_snapshots
 from sharebroker.verification.rules import FindingKind
+from sharebroker.verification.runs import OffsetOutcome, OutcomeRun
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
@@ -50,6 +51,16 @@ class Changing:
         self, _: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, InspectRecordsResponse.Partition]:
         return {place: InspectRecordsResponse.Partition(log_end_offset=8, next_offset=8) for place in offsets}
+
+    async def failed_records(self, _: str, topic: str) -> FailedListing:
+        entries = [FailedEntry(1, 0, 1, "rejected", 2, 9.0, "m1", "bad")] if topic == "orders" else []
+        return FailedListing(tuple(entries), {})
+
+
+async def test_failed_records_are_read() -> None:
+    found = await read_snapshots(cast("Admin", Changing()), "billing", [], lambda *_: None)
+    rejected = OutcomeRun(0, 1, OffsetOutcome.REJECTED, 2, 9.0)
+    assert [list(found[place].failed) for place in PLACES] == [[], [rejected], []]
 
 
 async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPartition, list[FindingKind]]:

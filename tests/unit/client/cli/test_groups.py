@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sharebroker.admin_model import GroupOffset, MemberDescription
-from sharebroker.cli.groups import member_row, offset_rows
+from sharebroker.admin_model import FailedEntry, GroupOffset, MemberDescription
+from sharebroker.cli.groups import failed_row, member_row, offset_rows
 from sharebroker_protocol.model import TopicPartition
 
 
@@ -39,3 +39,18 @@ def test_offsets_are_in_order_and_filtered() -> None:
             "waiting": 4,
         }
     ]
+
+
+def test_failed_records_have_a_readable_time() -> None:
+    row = failed_row("orders", FailedEntry(1, 3, 4, "rejected", 2, 1_790_000_000.5, "m1", "no such account"))
+    assert row == {
+        "topic": "orders",
+        "partition": 1,
+        "first_offset": 3,
+        "last_offset": 4,
+        "disposition": "rejected",
+        "delivery_count": 2,
+        "time": "2026-09-21T14:13:20.500+00:00",
+        "member_id": "m1",
+        "reason": "no such account",
+    }

@@ -13,6 +13,7 @@ from sharebroker.verification.runs import (
     OffsetOutcome,
     OffsetRun,
     OffsetSpan,
+    OutcomeRun,
     RecordLog,
     at,
     differences,
@@ -130,7 +131,28 @@ def test_outcome_of_each_run_follows_log_and_state(
 ) -> None:
     runs = [OffsetRun(3, 4, 2, 1), OffsetRun(5, 5, 4, 2), OffsetRun(6, 6, 0, 3)]
     log = RecordLog(0, 11, held=[OffsetSpan(4, 4), OffsetSpan(7, 8)], markers=[OffsetSpan(10, 10)])
-    assert [tuple(run) for run in outcome_runs(log, start, runs)] == expected
+    assert [run[:4] for run in outcome_runs(log, start, runs)] == expected
+
+
+def test_failed_records_have_a_disposition_and_a_time() -> None:
+    runs = [OffsetRun(6, 7, 4, 2), OffsetRun(8, 8, 2, 1)]
+    failed = [
+        OutcomeRun(1, 2, OffsetOutcome.EXPIRED, 0, 5.0),
+        OutcomeRun(4, 6, OffsetOutcome.REJECTED, 2, 6.0),
+        OutcomeRun(8, 9, OffsetOutcome.EXHAUSTED, 5, 7.0),
+    ]
+    assert [tuple(run) for run in outcome_runs(RecordLog(0, 11), 5, runs, 0.0, failed)] == [
+        (0, 0, OffsetOutcome.PASSED, 0, 0.0),
+        (1, 2, OffsetOutcome.EXPIRED, 0, 5.0),
+        (3, 3, OffsetOutcome.PASSED, 0, 0.0),
+        (4, 4, OffsetOutcome.REJECTED, 2, 6.0),
+        (5, 5, OffsetOutcome.AVAILABLE, 0, 0.0),
+        (6, 6, OffsetOutcome.REJECTED, 2, 6.0),
+        (7, 7, OffsetOutcome.ARCHIVED, 2, 0.0),
+        (8, 8, OffsetOutcome.ACCEPTED, 1, 0.0),
+        (9, 10, OffsetOutcome.AVAILABLE, 0, 0.0),
+    ]
+    assert sum(run.offsets for run in outcome_runs(RecordLog(2, 5), 5, runs, 0.0, failed)) == 3
 
 
 @pytest.mark.parametrize(
@@ -146,7 +168,7 @@ def test_available_records_wait_until_their_time(
 ) -> None:
     runs = [OffsetRun(0, 1, 0, 1, 1000), OffsetRun(2, 2, 0, 2, 2000)]
     log = RecordLog(0, 3, held=[OffsetSpan(2, 2)])
-    assert [tuple(run) for run in outcome_runs(log, 0, runs, now_ms)] == expected
+    assert [run[:4] for run in outcome_runs(log, 0, runs, now_ms)] == expected
 
 
 @pytest.mark.parametrize(
@@ -155,7 +177,7 @@ def test_available_records_wait_until_their_time(
 def test_durable_lock_is_in_delivery_until_its_end(now_ms: float, outcome: OffsetOutcome) -> None:
     """The leader that would list it has not loaded the share-partition."""
     runs = [OffsetRun(0, 1, 0, 1, 1000, 7)]
-    assert [tuple(run) for run in outcome_runs(RecordLog(0, 2), 0, runs, now_ms)] == [(0, 1, outcome, 1)]
+    assert [run[:4] for run in outcome_runs(RecordLog(0, 2), 0, runs, now_ms)] == [(0, 1, outcome, 1)]
 
 
 def test_states_with_different_locks_differ() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_ACCEPT as ACCEPT
+from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_REJECT
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_RELEASE as RELEASE
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_RENEW as RENEW
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
@@ -133,6 +134,12 @@ async def test_invalid_lock_lengths_are_refused(harness: Harness, kind: Any, loc
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     with pytest.raises(grpc.aio.AioRpcError, match="lock_ms is 999; 1000 to 43200000 is allowed"):
         await harness.share.Acquire(request(lock_ms=999))
+
+
+async def test_the_reason_is_sent_to_the_leader(harness: Harness) -> None:
+    await harness.share.Acknowledge(_acknowledge(type=ACKNOWLEDGE_TYPE_REJECT, reason="é" * 300))
+    (applied,) = harness.leader.of(leader.AcknowledgeRecordsRequest)
+    assert [part.reason for part in applied.partitions] == ["é" * 256]
 
 
 async def test_blameless_releases_are_sent_to_the_leader(harness: Harness) -> None:

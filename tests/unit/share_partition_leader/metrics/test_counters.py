@@ -108,7 +108,7 @@ def test_the_inspect_command_is_quoted_and_missing_for_other() -> None:
     with capture_logs() as lines:
         ExhaustedRecordsLogger(counters).report()
     assert [line.get("inspect") for line in lines] == [
-        "sharebroker verify 'night shift' orders --offsets",
+        "sharebroker groups failed 'night shift' --topic orders",
         None,
     ]
 
@@ -124,4 +124,4 @@ async def test_reports_periodically_and_at_stop(monkeypatch: pytest.MonkeyPatch)
         counts.exhausted += 2
         await logger.stop()
     assert [line["records"] for line in lines] in ([1, 2], [3])
-    assert lines[0]["inspect"] == "sharebroker verify billing orders --offsets"
+    assert lines[0]["inspect"] == "sharebroker groups failed billing --topic orders"

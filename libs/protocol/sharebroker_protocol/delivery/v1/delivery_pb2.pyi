@@ -243,7 +243,7 @@ class Acknowledgement(_message.Message):
     delay_ms: _builtins.int
     """For RELEASE: the delay in milliseconds before redelivery; 0: none. Absent: the group's retry backoff."""
     reason: _builtins.str
-    """For REJECT: the reason, for the leader's log."""
+    """For REJECT and RELEASE: stored with records that this archives, up to 256 characters. That of REJECT is also logged."""
     unseen: _builtins.bool
     """For RELEASE: undoes the acquisition of a record that the application never received. The delivery does not count
     and nothing needs to be durable, so the result is immediate. Not allowed with `delay_ms`.

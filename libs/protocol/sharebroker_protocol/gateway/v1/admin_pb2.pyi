@@ -41,6 +41,32 @@ KEY_TYPE_SHARE: KeyType.ValueType  # 2
 """The share coordinator of "group:topicId:partition"."""
 Global___KeyType: _TypeAlias = KeyType  # noqa: Y015
 
+class _Disposition:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DispositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Disposition.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DISPOSITION_UNSPECIFIED: _Disposition.ValueType  # 0
+    DISPOSITION_REJECTED: _Disposition.ValueType  # 1
+    """A member rejected it."""
+    DISPOSITION_EXHAUSTED: _Disposition.ValueType  # 2
+    """It was not accepted although it reached the delivery limit."""
+    DISPOSITION_EXPIRED: _Disposition.ValueType  # 3
+    """It was older than the group's `share.record.max.age.ms`."""
+
+class Disposition(_Disposition, metaclass=_DispositionEnumTypeWrapper):
+    """How a record failed."""
+
+DISPOSITION_UNSPECIFIED: Disposition.ValueType  # 0
+DISPOSITION_REJECTED: Disposition.ValueType  # 1
+"""A member rejected it."""
+DISPOSITION_EXHAUSTED: Disposition.ValueType  # 2
+"""It was not accepted although it reached the delivery limit."""
+DISPOSITION_EXPIRED: Disposition.ValueType  # 3
+"""It was older than the group's `share.record.max.age.ms`."""
+Global___Disposition: _TypeAlias = Disposition  # noqa: Y015
+
 class _QuotaMatchType:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -415,6 +441,137 @@ class DescribeConfigsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeConfigsResponse: _TypeAlias = DescribeConfigsResponse  # noqa: Y015
+
+@_typing.final
+class ListFailedRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    topic: _builtins.str
+    """A topic's name."""
+    page_size: _builtins.int
+    """The most entries of the response: 1 to 1000. 0: 100."""
+    page_token: _builtins.str
+    """Empty: from the start. Otherwise `next_page_token` of the page before."""
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "page_size", b"page_size", "page_token", b"page_token", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFailedRecordsRequest: _TypeAlias = ListFailedRecordsRequest  # noqa: Y015
+
+@_typing.final
+class ListFailedRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Entry(_message.Message):
+        """Neighbours that failed together in the same way."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_FIELD_NUMBER: _builtins.int
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        DISPOSITION_FIELD_NUMBER: _builtins.int
+        DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+        TIME_MS_FIELD_NUMBER: _builtins.int
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        partition: _builtins.int
+        first_offset: _builtins.int
+        last_offset: _builtins.int
+        """Inclusive."""
+        disposition: Global___Disposition.ValueType
+        delivery_count: _builtins.int
+        """Deliveries to members."""
+        time_ms: _builtins.int
+        """Milliseconds since the Unix epoch."""
+        member_id: _builtins.str
+        """The member that held the records last. Empty: none did."""
+        reason: _builtins.str
+        """The first 256 characters of the reason of its acknowledgement."""
+        def __init__(
+            self,
+            *,
+            partition: _builtins.int = ...,
+            first_offset: _builtins.int = ...,
+            last_offset: _builtins.int = ...,
+            disposition: Global___Disposition.ValueType = ...,
+            delivery_count: _builtins.int = ...,
+            time_ms: _builtins.int = ...,
+            member_id: _builtins.str = ...,
+            reason: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "disposition", b"disposition", "first_offset", b"first_offset", "last_offset", b"last_offset", "member_id", b"member_id", "partition", b"partition", "reason", b"reason", "time_ms", b"time_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Dropped(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_FIELD_NUMBER: _builtins.int
+        RECORDS_FIELD_NUMBER: _builtins.int
+        partition: _builtins.int
+        records: _builtins.int
+        """The number of failed records that the partition's journal has no more, because it has
+        `share.failed.records.max` newer entries.
+        """
+        def __init__(
+            self,
+            *,
+            partition: _builtins.int = ...,
+            records: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "records", b"records"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty: this is the last page."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListFailedRecordsResponse.Entry]:
+        """By partition and offset."""
+
+    @_builtins.property
+    def dropped(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListFailedRecordsResponse.Dropped]:
+        """Partitions whose last entries are in this page, if their journals have dropped records."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___ListFailedRecordsResponse.Entry] | None = ...,
+        dropped: _abc.Iterable[Global___ListFailedRecordsResponse.Dropped] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "entries", b"entries", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFailedRecordsResponse: _TypeAlias = ListFailedRecordsResponse  # noqa: Y015
 
 @_typing.final
 class DescribeUserScramCredentialsRequest(_message.Message):

@@ -129,6 +129,11 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateResponse.FromString,
                 _registered_method=True)
+        self.ListFailedRecords = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/ListFailedRecords',
+                request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsResponse.FromString,
+                _registered_method=True)
         self.DescribeUserScramCredentials = channel.unary_unary(
                 '/sharebroker.gateway.v1.AdminService/DescribeUserScramCredentials',
                 request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
@@ -283,6 +288,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListFailedRecords(self, request, context):
+        """Lists the failed records of a group in a topic: those that were archived although no member accepted them. Not in
+        Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeUserScramCredentials(self, request, context):
         """Kafka: DescribeUserScramCredentials (50).
         """
@@ -420,6 +433,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.InspectShareGroupState,
                     request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.FromString,
                     response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateResponse.SerializeToString,
+            ),
+            'ListFailedRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFailedRecords,
+                    request_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsResponse.SerializeToString,
             ),
             'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeUserScramCredentials,
@@ -944,6 +962,33 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/InspectShareGroupState',
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.SerializeToString,
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFailedRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/ListFailedRecords',
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsRequest.SerializeToString,
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

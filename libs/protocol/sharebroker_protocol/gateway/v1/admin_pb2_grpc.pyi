@@ -60,6 +60,10 @@ class AdminServiceStub:
     InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
     """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
+    ListFailedRecords: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListFailedRecordsRequest, _admin_pb2.ListFailedRecordsResponse]
+    """Lists the failed records of a group in a topic: those that were archived although no member accepted them. Not in
+    Kafka.
+    """
     DescribeUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]
     """Kafka: DescribeUserScramCredentials (50)."""
     AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]
@@ -99,6 +103,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
     """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
+    ListFailedRecords: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListFailedRecordsRequest, _admin_pb2.ListFailedRecordsResponse]  # type: ignore[assignment]
+    """Lists the failed records of a group in a topic: those that were archived although no member accepted them. Not in
+    Kafka.
+    """
     DescribeUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]  # type: ignore[assignment]
     """Kafka: DescribeUserScramCredentials (50)."""
     AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
@@ -243,6 +251,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.InspectShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.InspectShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InspectShareGroupStateResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListFailedRecords(
+        self,
+        request: _admin_pb2.ListFailedRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListFailedRecordsResponse, _abc.Awaitable[_admin_pb2.ListFailedRecordsResponse]]:
+        """Lists the failed records of a group in a topic: those that were archived although no member accepted them. Not in
+        Kafka.
+        """
 
     @_abc_1.abstractmethod
     def DescribeUserScramCredentials(

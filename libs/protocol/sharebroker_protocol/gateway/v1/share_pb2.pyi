@@ -444,6 +444,7 @@ class AcknowledgeRequest(_message.Message):
         delay_ms: _builtins.int
         """For RELEASE: the delay in milliseconds before redelivery; 0: none. Absent: the group's retry backoff."""
         reason: _builtins.str
+        """For REJECT and RELEASE: stored with records that this archives, up to 256 characters."""
         lock_ms: _builtins.int
         """For RENEW: the lock ends after this time: 1000 to the broker's `group.share.max.lock.ms`. 0: the group's
         `share.record.lock.duration.ms`.

@@ -402,6 +402,7 @@ class AcknowledgeRecordsRequest(_message.Message):
         DELAY_MS_FIELD_NUMBER: _builtins.int
         LOCK_MS_FIELD_NUMBER: _builtins.int
         BLAMELESS_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         delay_ms: _builtins.int
@@ -410,6 +411,8 @@ class AcknowledgeRecordsRequest(_message.Message):
         """For renewed records: the length of their locks; 0: the group's `share.record.lock.duration.ms`."""
         blameless: _builtins.bool
         """For released records: does not count as a delivery."""
+        reason: _builtins.str
+        """Stored with the records that this archives, up to 256 characters."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Batch]: ...
         def __init__(
@@ -421,10 +424,11 @@ class AcknowledgeRecordsRequest(_message.Message):
             delay_ms: _builtins.int | None = ...,
             lock_ms: _builtins.int = ...,
             blameless: _builtins.bool = ...,
+            reason: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "delay_ms", b"delay_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "batches", b"batches", "blameless", b"blameless", "delay_ms", b"delay_ms", "lock_ms", b"lock_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms", "batches", b"batches", "blameless", b"blameless", "delay_ms", b"delay_ms", "lock_ms", b"lock_ms", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__delay_ms: _TypeAlias = _typing.Literal["delay_ms"]  # noqa: Y015
         _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
