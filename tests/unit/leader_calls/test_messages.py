@@ -82,7 +82,14 @@ FETCHES = st.builds(
 TYPES = st.lists(st.integers(-128, 127), max_size=3).map(tuple)
 BATCHES = st.builds(AckBatch, OFFSETS, OFFSETS, TYPES, st.none() | st.integers(1, 2**63 - 1))
 PARTS = st.builds(
-    AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), st.none() | DELAYS, DELAYS, st.booleans()
+    AckPart,
+    NAMES,
+    INTS,
+    st.lists(BATCHES, max_size=3).map(tuple),
+    st.none() | DELAYS,
+    DELAYS,
+    st.booleans(),
+    NAMES,
 )
 ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3).map(tuple), st.booleans())
 TYPED = st.builds(AckBatch, OFFSETS, OFFSETS, st.tuples(st.integers(0, 4)), st.none())
@@ -99,6 +106,7 @@ RECONCILIATIONS = st.builds(
             st.none(),
             st.just(0.0),
             st.just(False),
+            st.just(""),
         ),
         max_size=3,
     ).map(tuple),
