@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -205,7 +204,6 @@ def serve(
             typer.echo(describe(settings))
             return
         uvloop.run(run(settings))
-        gc.freeze()  # skips the last collections, which take a fifth of a second
     except KafkaError as error:
         typer.echo(f"sharebroker serve: {error.message}", err=True)
         raise typer.Exit(2) from None

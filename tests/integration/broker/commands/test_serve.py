@@ -25,8 +25,9 @@ from tests.testkit.servers import responds, running
 from tests.testkit.waiting import until
 
 _SERVE_CASES: Final = """
-import json, os, sys, typer
+import gc, json, os, sys, typer
 from sharebroker_server.broker.commands.serve import serve
+gc.freeze()
 for number, options in enumerate(json.load(sys.stdin)):
     child = os.fork()
     if child == 0:
@@ -36,7 +37,9 @@ for number, options in enumerate(json.load(sys.stdin)):
         typer.run(serve)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-"""Runs `serve` in a process per list of options. They share the import of the broker, which takes longest."""
+"""Runs `serve` in a process per list of options. They share the import of the broker, which takes longest,
+and do not collect its objects at exit.
+"""
 
 
 def failures(options: Sequence[Sequence[str]], folder: Path) -> Iterator[str]:
