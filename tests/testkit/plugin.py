@@ -14,10 +14,12 @@ from tests.testkit.servers import kinds, versions
 from tests.testkit.shared_servers import Servers
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Configures plain tracebacks: rich prints every local of every frame, which blocks the loop
     for seconds.
     """
+    if config.getoption("loadgroup", False):
+        config.pluginmanager.register(_Groups(), "groups")
     renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[structlog.processors.add_log_level, renderer])
 
@@ -31,6 +33,35 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives the tests that share fixtures of a module to one worker: each worker would start its servers."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and _uses_module_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _uses_module_fixture(item: pytest.Item) -> bool:
+    definitions = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - it is private
+    return any(one.scope == "module" and one.baseid for several in definitions for one in several)
+
+
+class _Groups:
+    """Appends the group of a test to its id, where `--dist loadgroup` reads it.
+
+    pytest-xdist 3.8 assigns an attribute that pytest 9.2 does not read, so that it distributes the tests of a
+    group to all workers.
+    """
+
+    @pytest.hookimpl(trylast=True)  # after all marks, and after a pytest-xdist that appends them
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            names = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
+            suffix = f"@{'_'.join(names)}"
+            if names and not item.nodeid.endswith(suffix):
+                setattr(item, "_id", type(item.id).parse(item.nodeid + suffix))  # noqa: B010 - it is private
 
 
 def pytest_report_header() -> str:

@@ -91,6 +91,7 @@ def tools() -> Iterator[Tools]:
         yield Tools(cluster.kafka)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the tests of one module are given to one worker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of these share one server, so one worker runs them."""
     for item in items:
