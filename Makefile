@@ -29,7 +29,7 @@ run: $(READY) ## serve, and process 336,776 flights with eight workers (ONCE=1: 
 test test-fast properties: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(READY) ## run all tests; repeat failed ones once and list those that pass then
-	$(BIN)/python -m pytest -p tests.testkit.retry_failed -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -p tests.testkit.retry_failed -n 4 --dist loadgroup
 
 test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
 	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios \
