@@ -30,12 +30,15 @@ from tests.deploy.settings_schema import ORDER, SCHEMA, TRACING, order, with_set
 from tests.deploy.values_table import README, VALUES, with_comments, with_table
 
 _VALIDATE = """
-import functools, sys
+import functools, sys, yaml
 from kubernetes_validate import __main__, utils
 utils.schema_contents = functools.cache(utils.schema_contents)
+yaml.SafeLoader = yaml.CSafeLoader
 sys.exit(__main__.main())
 """
-"""The program kubernetes-validate, which would parse a version's schemas again for every manifest."""
+"""The program kubernetes-validate, which would parse a version's schemas again for every manifest, and parse
+manifests in Python.
+"""
 
 needs_helm = pytest.mark.skipif(HELM is None, reason=NO_HELM)
 case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
