@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from sharebroker_server.redis_link.link import RedisLink
+from sharebroker_server.security import audit
 from tests.testkit.brokers import Cluster, four_processes, one_process
 from tests.testkit.servers import kinds, versions
 from tests.testkit.shared_servers import Servers
@@ -62,6 +63,11 @@ class _Groups:
             suffix = f"@{'_'.join(names)}"
             if names and not item.nodeid.endswith(suffix):
                 setattr(item, "_id", type(item.id).parse(item.nodeid + suffix))  # noqa: B010 - it is private
+
+
+def pytest_runtest_setup() -> None:
+    """Closes the windows of the audit log, state of the process, so that no test affects the next one."""
+    audit.windows.clear()
 
 
 def pytest_report_header() -> str:
