@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Set
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
@@ -26,6 +27,44 @@ T = TypeVar("T")
 _CLIENT_ID: Final = "client-id"
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
+
+
+_OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
+    {
+        AclResourceType.TOPIC: (
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        ),
+        AclResourceType.GROUP: (
+            AclOperation.READ,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        ),
+        AclResourceType.CLUSTER: (
+            AclOperation.CREATE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.CLUSTER_ACTION,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+            AclOperation.IDEMPOTENT_WRITE,
+        ),
+    }
+)
+"""The operations that each type of resource supports (Kafka: `AclEntry.supportedOperations`)."""
+
+
+def every_operation(kind: AclResourceType) -> int:
+    """Returns all operations on a resource of this type, as bits by their number."""
+    return sum(1 << operation for operation in _OPERATIONS[kind])
 
 
 class Rights:
@@ -69,6 +108,12 @@ class Rights:
         if self.requester is None:
             return True
         return self.gateway.authorizer.allows(self.requester, operation, Resource(kind, name))
+
+    def operations(self, resource: Resource) -> int:
+        """Returns the operations that the caller may do to a resource, as bits by their number."""
+        return sum(
+            1 << operation for operation in _OPERATIONS[resource.type] if self.allows(operation, *resource)
+        )
 
     def allows_read(self, topic: str) -> bool:
         """Returns whether the caller may READ the topic. The audit log does not record a denial."""

@@ -183,6 +183,7 @@ CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
     "heartbeat: unknown member": (heartbeat(group_id=None), ErrorCode.UNKNOWN_MEMBER_ID, None),
     "fetch: no such session": (fetch(share_session_epoch=5), ErrorCode.SHARE_SESSION_NOT_FOUND, None),
     "fetch: member id too long": (fetch(member_id="m" * 37), ErrorCode.INVALID_REQUEST, "member_id"),
+    "fetch: lock too short": (fetch(lock_ms=999), ErrorCode.INVALID_REQUEST, "lock_ms"),
     "fetch: waits less than nothing": (fetch(max_wait_ms=-1), ErrorCode.INVALID_REQUEST, "max_wait_ms"),
     "fetch: renews and fetches": (fetch(is_renew_ack=True), ErrorCode.INVALID_REQUEST, "max_records"),
     "session: opened by an acknowledgement": (

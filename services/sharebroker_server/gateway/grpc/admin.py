@@ -6,6 +6,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.gateway.v1 import admin_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_server.gateway.admin import (
     acls,
     cluster,
@@ -17,6 +18,7 @@ from sharebroker_server.gateway.admin import (
     topics,
     users,
 )
+from sharebroker_server.gateway.authorization import GROUP, every_operation
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc import admin_rights as rights
 from sharebroker_server.gateway.grpc.servicers import Mutation, Servicer, checked, rpc
@@ -32,6 +34,17 @@ async def _describe_configs(
     gateway: Gateway, request: admin_pb2.DescribeConfigsRequest, _: Deadline
 ) -> admin_pb2.DescribeConfigsResponse:
     return await configs.describe_configs(gateway, request)
+
+
+async def _describe_groups(
+    gateway: Gateway, request: group.ShareGroupDescribeRequest, deadline: Deadline
+) -> group.ShareGroupDescribeResponse:
+    """Describes groups, with all operations as authorized ones; access control removes some."""
+    response = await groups.describe_groups(gateway, request, deadline)
+    for described in response.groups:
+        if request.include_authorized_operations and not described.error_code:
+            described.authorized_operations = every_operation(GROUP)
+    return response
 
 
 async def _describe_users(
@@ -88,7 +101,7 @@ class AdminServicer(Servicer, AdminServiceServicer):
     DeleteRecords = rpc(partitions.delete_records, rights.DELETE_RECORDS)
     RecallRecords = rpc(partitions.recall_records, rights.RECALL_RECORDS)
     ListGroups = rpc(groups.list_groups, rights.list_groups)
-    ShareGroupDescribe = rpc(groups.describe_groups, rights.describe_groups)
+    ShareGroupDescribe = rpc(_describe_groups, rights.describe_groups)
     DeleteGroups = rpc(groups.delete_groups, rights.DELETE_GROUPS)
     DescribeShareGroupOffsets = rpc(groups.describe_offsets, rights.describe_offsets)
     AlterShareGroupOffsets = rpc(groups.alter_offsets, rights.ALTER_OFFSETS)

@@ -323,7 +323,10 @@ async def list_groups(
 async def describe_groups(
     function: Function[Any, Any], access: Access, request: Any, deadline: Deadline
 ) -> group.ShareGroupDescribeResponse:
-    """Describes groups, without those that are assigned a topic that the caller may not describe."""
+    """Describes groups, without those that are assigned a topic that the caller may not describe.
+
+    Adds what the caller may do to each group, if the request includes that.
+    """
     response: group.ShareGroupDescribeResponse = await _DESCRIBED_GROUPS(function, access, request, deadline)
     for described in response.groups:
         assigned = {
@@ -335,6 +338,8 @@ async def describe_groups(
             described.CopyFrom(
                 group.ShareGroupDescribeResponse.DescribedGroup(group_id=described.group_id, **refusal(error))
             )
+        elif request.include_authorized_operations and not described.error_code:
+            described.authorized_operations = access.operations(Resource(GROUP, described.group_id))
     return response
 
 

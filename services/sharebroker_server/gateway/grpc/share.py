@@ -16,7 +16,7 @@ from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.consume.stream import consume
 from sharebroker_server.gateway.consume.unary import UnaryConsumer
 from sharebroker_server.gateway.context import Gateway, deadline_of
-from sharebroker_server.gateway.core.validation import check_member_id, check_topic_names
+from sharebroker_server.gateway.core.validation import check_lock, check_member_id, check_topic_names
 from sharebroker_server.gateway.grpc import share_messages as messages
 from sharebroker_server.gateway.share.acknowledge import share_acknowledge
 from sharebroker_server.gateway.share.fetch import share_fetch
@@ -65,6 +65,7 @@ class ShareServicer(ShareServiceServicer):
     @override
     async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
         access, deadline = Access(self._gateway, context), deadline_of(context)
+        check_lock("lock_ms", request.lock_ms, self._gateway.config.group_share_max_lock_ms)
         access.require(AclOperation.READ, GROUP, request.group_id)
         caller = Caller(context.peer(), access)
         await access.admit_fetch(deadline)
@@ -73,7 +74,8 @@ class ShareServicer(ShareServiceServicer):
         fetch = fetch._replace(max_wait_ms=min(fetch.max_wait_ms, int(deadline.remaining() * 1000)))
         fetched = await share_fetch(self._gateway, fetch, deadline)
         access.charge_fetched(sum(len(part.records) for part in fetched))
-        return messages.fetch_response(fetched, self._gateway.lock_timeout_ms(request.group_id))
+        lock_ms = request.lock_ms or self._gateway.lock_timeout_ms(request.group_id)
+        return messages.fetch_response(fetched, lock_ms)
 
     @override
     async def ShareAcknowledge(

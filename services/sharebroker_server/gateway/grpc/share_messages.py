@@ -41,6 +41,7 @@ def fetch_of(request: pb.ShareFetchRequest, caller: Caller, principal: str) -> S
         batch_size=request.batch_size,
         mode=acquire_mode(request.share_acquire_mode),
         renews=request.is_renew_ack,
+        lock=request.lock_ms / 1000,
     )
 
 

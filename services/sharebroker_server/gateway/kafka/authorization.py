@@ -2,44 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Resource
-
-_OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
-    {
-        AclResourceType.TOPIC: (
-            AclOperation.READ,
-            AclOperation.WRITE,
-            AclOperation.CREATE,
-            AclOperation.DELETE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-        ),
-        AclResourceType.GROUP: (
-            AclOperation.READ,
-            AclOperation.DELETE,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-        ),
-        AclResourceType.CLUSTER: (
-            AclOperation.CREATE,
-            AclOperation.ALTER,
-            AclOperation.DESCRIBE,
-            AclOperation.CLUSTER_ACTION,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.ALTER_CONFIGS,
-            AclOperation.IDEMPOTENT_WRITE,
-        ),
-    }
-)
-"""The operations that each type of resource supports (Kafka: `AclEntry.supportedOperations`)."""
+from sharebroker_server.security.acl import CLUSTER, AclOperation, Resource
 
 _NOT_REQUESTED: Final = -(1 << 31)
 
@@ -58,7 +24,4 @@ def authorized_operations(call: Call[Any], resource: Resource, *, requested: boo
     """
     if not requested:
         return _NOT_REQUESTED
-    rights = call.rights
-    return sum(
-        1 << operation for operation in _OPERATIONS[resource.type] if rights.allows(operation, *resource)
-    )
+    return call.rights.operations(resource)

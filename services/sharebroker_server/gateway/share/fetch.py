@@ -47,6 +47,7 @@ class ShareFetch(NamedTuple):
 
     `first_loaded`: if share-partitions must be loaded first, the fetch returns as soon as the first one has
     `min_bytes`; the next fetch returns the others (as Kafka; librdkafka's tests depend on it).
+    `lock` is the length of the locks in seconds; 0: the group's.
     """
 
     caller: Caller
@@ -62,6 +63,7 @@ class ShareFetch(NamedTuple):
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     renews: bool = False
     first_loaded: bool = False
+    lock: float = 0.0
 
     @property
     def fetches(self) -> bool:
@@ -238,6 +240,7 @@ def _acquire_call(
         request.mode,
         with_markers=True,
         session_id=context.session.id,
+        lock=request.lock,
         principal=request.key.principal,
     )
     return call, errors, known_errors

@@ -48,6 +48,11 @@ def test_absent_max_bytes_is_no_limit_unless_locks_are_renewed(
     assert share_messages.fetch_of(request_of(**fields), PEER, "User:a").max_bytes == max_bytes
 
 
+def test_fetch_has_the_lock_length_in_seconds() -> None:
+    assert share_messages.fetch_of(request_of(lock_ms=90_500), PEER, "User:a").lock == 90.5
+    assert share_messages.fetch_of(request_of(), PEER, "User:a").lock == 0
+
+
 def test_acknowledge_names_session_and_acknowledgements() -> None:
     request = pb.ShareAcknowledgeRequest(
         group_id="g", member_id="m", share_session_epoch=3, is_renew_ack=True

@@ -708,6 +708,7 @@ class ShareFetchRequest(_message.Message):
     IS_RENEW_ACK_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     FORGOTTEN_TOPICS_DATA_FIELD_NUMBER: _builtins.int
+    LOCK_MS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     share_session_epoch: _builtins.int
@@ -720,6 +721,10 @@ class ShareFetchRequest(_message.Message):
     batch_size: _builtins.int
     share_acquire_mode: _delivery_pb2.AcquireMode.ValueType
     is_renew_ack: _builtins.bool
+    lock_ms: _builtins.int
+    """The length of the locks of the acquired records: 1000 to the broker's `group.share.max.lock.ms`.
+    0: the group's `share.record.lock.duration.ms`.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareFetchRequest.FetchTopic]: ...
     @_builtins.property
@@ -739,10 +744,11 @@ class ShareFetchRequest(_message.Message):
         is_renew_ack: _builtins.bool = ...,
         topics: _abc.Iterable[Global___ShareFetchRequest.FetchTopic] | None = ...,
         forgotten_topics_data: _abc.Iterable[Global___ShareFetchRequest.ForgottenTopic] | None = ...,
+        lock_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "max_bytes", b"max_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "batch_size", b"batch_size", "forgotten_topics_data", b"forgotten_topics_data", "group_id", b"group_id", "is_renew_ack", b"is_renew_ack", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "share_acquire_mode", b"share_acquire_mode", "share_session_epoch", b"share_session_epoch", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "batch_size", b"batch_size", "forgotten_topics_data", b"forgotten_topics_data", "group_id", b"group_id", "is_renew_ack", b"is_renew_ack", "lock_ms", b"lock_ms", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "share_acquire_mode", b"share_acquire_mode", "share_session_epoch", b"share_session_epoch", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
