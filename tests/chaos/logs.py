@@ -15,7 +15,7 @@ from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, Sha
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from tests.chaos.history import History, LogRead
 from tests.chaos.ports import Deployed
-from tests.testkit.checker.events import Appended, Event, Run, Share, Stored, added_to_journal
+from tests.testkit.checker.events import Appended, Event, Run, Share, Stored, in_journal
 
 _EVERY: Final = 0.1
 _AT_A_TIME: Final = 500
@@ -95,5 +95,5 @@ class LogReader:
             record.leader_epoch,
             record.start_offset,
             tuple(map(Run.of, record.state_batches)),
-            added_to_journal(record.failed),
+            *in_journal(record.failed),
         )

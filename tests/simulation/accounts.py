@@ -8,6 +8,7 @@ from typing import Final
 
 from sharebroker.verification.rules import Evidence, runs_of
 from sharebroker.verification.runs import OffsetSpan, RecordLog
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin_pb
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
@@ -15,12 +16,13 @@ from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import gaps
 from tests.simulation.clients import Client
 from tests.simulation.process import ATTEMPTS, Surroundings
-from tests.testkit.checker.events import LagReported, LogsRead, Run, Share, StateRead
+from tests.testkit.checker.events import JournalRead, LagReported, LogsRead, Run, Share, StateRead
 
 SETTLING: Final = 10.0
 """Seconds in which the lag must become 0 once every record is finished."""
 
 _PAUSE: Final = 0.5
+_PAGE: Final = 10
 _EVERYTHING: Final = 1 << 30
 
 Part = group_pb.DescribeShareGroupOffsetsResponse.Partition
@@ -59,6 +61,7 @@ class Accounts:
             live = tuple(Run(*run[:5]) for run in runs_of(stored.live))
             history.add(StateRead(loop.now, share, stored.live.start_offset, live))
             await self._judge(share, stored, epochs.get(group, stored.live.state_epoch))
+            history.add(await self._journal(share))
             history.add(LagReported(loop.now, share, history.log_ends.get(share.log, 0), part.lag))
 
     def _at_rest(self, group: str, part: Part) -> bool:
@@ -100,6 +103,20 @@ class Accounts:
     ) -> None:
         evidence = Evidence(stored, await self._record_log(share), group_epoch, ATTEMPTS)
         self._around.history.add(LogsRead(self._around.loop.now, share, evidence))
+
+    async def _journal(self, share: Share) -> JournalRead:
+        """Returns the failed records of a partition that are listed, read in small pages."""
+        offsets, dropped = list[int](), 0
+        request = admin_pb.ListFailedRecordsRequest(group_id=share.group, topic=self._topic, page_size=_PAGE)
+        while True:
+            page = await self._admin.admin("ListFailedRecords", request)
+            for entry in page.entries:
+                if entry.partition == share.partition:
+                    offsets += range(entry.first_offset, entry.last_offset + 1)
+            dropped += sum(each.records for each in page.dropped if each.partition == share.partition)
+            if not page.next_page_token:
+                return JournalRead(self._around.loop.now, share, tuple(offsets), dropped)
+            request.page_token = page.next_page_token
 
     async def _record_log(self, share: Share) -> RecordLog:
         """Returns the log as stored, whichever process leads."""

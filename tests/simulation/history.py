@@ -26,7 +26,7 @@ from tests.testkit.checker.events import (
     WriteBegan,
     WriteEnded,
     Written,
-    added_to_journal,
+    in_journal,
 )
 from tests.testkit.idempotent_producer import values_of
 from tests.testkit.simulator.faults import CommandOutcome
@@ -146,7 +146,7 @@ class History:
             record.leader_epoch,
             record.start_offset,
             tuple(Run.of(batch, EPOCH) for batch in record.state_batches),
-            added_to_journal(record.failed),
+            *in_journal(record.failed),
         )
 
 

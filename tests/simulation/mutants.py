@@ -29,6 +29,7 @@ from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
+from sharebroker_server.share_coordinator.core.journal import Journal
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.core import locks, runs, share_partition
@@ -289,6 +290,14 @@ def all_failures(state: ShareState, update: JournalUpdate) -> JournalUpdate:
     return update
 
 
+_apply_update = Journal.apply
+
+
+def forgetful_journal(self: Journal, update: JournalUpdate) -> None:
+    _apply_update(self, update._replace(limit=1))
+    self.dropped = 0
+
+
 async def no_deadline(self: Network, address: str, method: str, data: bytes, timeout: float | None) -> bytes:
     return await _unary(self, address, method, data, None)
 
@@ -466,6 +475,11 @@ MUTANTS: Final = (
     Mutant(
         "a write that is repeated lists its failed records again",
         lambda: [_on(machine, "new_failures", all_failures)],
+        (Invariant.LISTED_ONCE,),
+    ),
+    Mutant(
+        "the journal has only its newest entry, and counts no others",
+        lambda: [_on(Journal, "apply", forgetful_journal)],
         (Invariant.LISTED_ONCE,),
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),

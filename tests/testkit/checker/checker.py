@@ -177,6 +177,9 @@ class Checker:
     def _on_state_read(self, event: e.StateRead) -> None:
         self._share(event.share).stored.check_read(event.share, event.start, event.runs)
 
+    def _on_journal_read(self, event: e.JournalRead) -> None:
+        self._share(event.share).journal_read(event.offsets, event.dropped)
+
     def _on_logs_read(self, event: e.LogsRead) -> None:
         for finding in verify(event.evidence):
             if not finding.kind.remark:
@@ -244,6 +247,7 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.WriteBegan: Checker._on_write_began,
     e.WriteEnded: Checker._on_write_ended,
     e.StateRead: Checker._on_state_read,
+    e.JournalRead: Checker._on_journal_read,
     e.LogsRead: Checker._on_logs_read,
     e.LagReported: Checker._on_lag_reported,
     e.CallBegan: Checker._on_call_began,

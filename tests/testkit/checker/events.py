@@ -245,11 +245,12 @@ class Claimed(Event):
     epoch: int
 
 
-def added_to_journal(update: JournalUpdate | None) -> tuple[int, ...]:
-    """Returns the offsets that an update adds; a complete one repeats others."""
-    if update is None or update.complete:
-        return ()
-    return tuple(offset for entry in update.records for offset in range(entry.first, entry.last + 1))
+def in_journal(update: JournalUpdate | None) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Returns the offsets that an update adds, and those of a complete one."""
+    if update is None:
+        return (), None
+    offsets = tuple(offset for entry in update.records for offset in range(entry.first, entry.last + 1))
+    return ((), offsets) if update.complete else (offsets, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ class Stored(Event):
     """A record of share state was written: the complete state (`whole`) or a delta.
 
     In a delta, a state epoch, leader epoch or start offset of -1 is unchanged. `failed` are the offsets that
-    it adds to the journal of failed records.
+    it adds to the journal of failed records, `journal` those of a complete journal in it.
     """
 
     share: Share
@@ -267,6 +268,7 @@ class Stored(Event):
     start: int
     runs: tuple[Run, ...]
     failed: tuple[int, ...] = ()
+    journal: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,15 @@ class StateRead(Event):
     share: Share
     start: int
     runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRead(Event):
+    """The failed records that the system lists, while no write is pending, and how many it dropped."""
+
+    share: Share
+    offsets: tuple[int, ...]
+    dropped: int
 
 
 @dataclass(frozen=True, slots=True)

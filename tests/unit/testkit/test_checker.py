@@ -27,6 +27,7 @@ from tests.testkit.checker.events import (
     Happened,
     Healed,
     Held,
+    JournalRead,
     LagReported,
     LockLost,
     LogsRead,
@@ -97,6 +98,8 @@ def logs_read(start: int = 1, log_start: int = 0, missing: tuple[OffsetSpan, ...
     return LogsRead(9.0, SHARE, Evidence(stored, RecordLog(log_start, 4, missing=missing), 1, 5))
 
 
+TWO_FAILED: list[Event] = [whole(start=0), Expired(0.0, "orders", 0, 0, 1), change(start=2, failed=(0, 1))]
+
 ACCEPTED_AND_STORED = [
     whole(start=0),
     delivered(1, offset=1),
@@ -159,6 +162,18 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a record is listed twice": (
         Invariant.LISTED_ONCE,
         [whole(start=0), delivered(1), requested(Verdict.REJECT, 1), change(start=1, failed=(0, 0))],
+    ),
+    "a failed record is missing in the list": (
+        Invariant.LISTED_ONCE,
+        [*TWO_FAILED, JournalRead(3.0, SHARE, (0,), 0)],
+    ),
+    "a failed record is twice in the list": (
+        Invariant.LISTED_ONCE,
+        [*TWO_FAILED, JournalRead(3.0, SHARE, (0, 0), 0)],
+    ),
+    "a record is listed that did not fail": (
+        Invariant.LISTED_ONCE,
+        [*TWO_FAILED, JournalRead(3.0, SHARE, (0, 2), 0)],
     ),
     "the newer of two times counts": (
         Invariant.NOT_EARLY,
@@ -553,6 +568,17 @@ SOUND: dict[str, Sequence[Event]] = {
         whole(start=0),
         change(Run(0, 0, AVAILABLE, 2)),
         change(start=1, failed=(0,)),
+    ],
+    "failed records are listed, and some dropped": [
+        *TWO_FAILED,
+        JournalRead(3.0, SHARE, (0, 1), 0),
+        JournalRead(3.0, SHARE, (1,), 1),
+    ],
+    "a deleted state lists nothing": [
+        *TWO_FAILED,
+        Reset(4.0, SHARE),
+        Forgotten(4.0, SHARE),
+        JournalRead(5.0, SHARE, (), 0),
     ],
     "an administrator decreases the start offset": [
         delivered(EPOCH),
