@@ -129,7 +129,7 @@ class SharePartition:
         self.counts = counts or Counts()
         self.stopping = False
         self.in_flight = load(loaded)
-        self._loaded_state = loaded
+        self._loaded_state = replace(loaded, batches=())  # the runs have replaced them
         self._locks = Locks(self.in_flight, tokens or tokens_of(loaded.leader_epoch))
         self._writes = WriteQueue()
         self._sent_start = self._persisted_start = loaded.start_offset

@@ -272,7 +272,7 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
     fetch(share, "0-29")
     store.apply(ack(share, "10-19") or share.write())
     later = opened(0, "10-19 acknowledged 1")
-    assert store.loaded().batches == later._loaded_state.batches
+    assert store.loaded().batches == (StateBatch(10, 19, RecordState.ACKNOWLEDGED, 1),)
     assert ranges(fetch(later, "0-29")) == "0-9 x1, 20-29 x1"
 
 
