@@ -196,7 +196,11 @@ def print_failure(
 
 
 def _sentences(error: KafkaError) -> tuple[str, ...]:
-    violations = tuple(f"{found.field}: {found.description}" for found in error.violations)
+    violations = tuple(
+        f"{found.field}: {found.description}"
+        for found in error.violations
+        if found.description != error.message
+    )
     return tuple(" ".join(part.split()) for part in (error.message, *violations))
 
 

@@ -72,6 +72,13 @@ def parse_backoff(text: str) -> float | None:
     return seconds
 
 
+def parse_lock(seconds: float) -> int:
+    """Returns the length of a lock in milliseconds; 0: the group's. Raises typer.BadParameter."""
+    if 0 < seconds < 1:
+        raise typer.BadParameter(f"{seconds:g} is neither 0 nor at least 1 second.", param_hint="--lock")
+    return round(seconds * 1000)
+
+
 def work(
     topic: Topic,
     group: InGroup,
@@ -155,7 +162,7 @@ def work(
     accepted later in this run.
     """
     if shutil.which(command[0]) is None:
-        raise typer.BadParameter(f"Command {command[0]!r} was not found.", param_hint="CMD")
+        raise typer.BadParameter(f"There is no executable file {command[0]!r}.", param_hint="CMD")
     codes = parse_codes(reject_codes)
     if from_beginning and auto_offset_reset is not None:
         raise typer.BadParameter("--from-beginning and --auto-offset-reset exclude each other.")
@@ -170,7 +177,7 @@ def work(
         idle_timeout=timeout,
         graceful_shutdown_timeout=grace,
         consumer=ConsumerConfig(
-            client_id="sharebroker-cli", lock_ms=round(lock * 1000), auto_offset_reset=auto_offset_reset
+            client_id="sharebroker-cli", lock_ms=parse_lock(lock), auto_offset_reset=auto_offset_reset
         ),
         on_success=report.accepted,
         on_failure=report.failed,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sharebroker import KafkaError, Record, Reject, Retry
 from sharebroker.cli.output import numbers, print_notice
 from sharebroker.cli.session import place
-from sharebroker.worker.config import release_delay
+from sharebroker.worker.config import describe_release
 
 MAX_RECORDS: Final = 100_000
 """Records that are stored of each kind; the others are only counted."""
@@ -51,7 +51,7 @@ class WorkReport:
             consequence = f"archived at the delivery limit of {self._delivery_limit}"
         else:
             outcome, kind = "released", "unfinished"
-            consequence = f"released, delay {release_delay(record):g} s"
+            consequence = describe_release(record)
         reason = failure.reason if isinstance(failure, Reject | Retry) else repr(failure)
         self.counts[outcome] += 1
         print_notice(f"{place(record)}, delivery {record.delivery_count}: {reason}; {consequence}.")

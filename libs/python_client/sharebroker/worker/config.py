@@ -45,6 +45,13 @@ def release_delay(record: Record) -> float:
     return ((record.acknowledgement and record.acknowledgement.delay_ms) or 0) / 1000
 
 
+def describe_release(record: Record) -> str:
+    """Returns that a record was released, with its delay, as text."""
+    if record.acknowledgement is None or record.acknowledgement.delay_ms is None:
+        return "released, delay of the group"
+    return f"released, delay {release_delay(record):g} s"
+
+
 class MaxFailuresError(Exception):
     """`Worker.run` stopped after `max_failures` consecutive failures; the cause is the last of them."""
 

@@ -29,7 +29,15 @@ from typing import TYPE_CHECKING, Any, Final
 from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.aio.signals import on_interrupt
 from sharebroker.client_errors import WakeupError
-from sharebroker.worker.config import Handler, MaxFailuresError, Reject, Retry, WorkerConfig, release_delay
+from sharebroker.worker.config import (
+    Handler,
+    MaxFailuresError,
+    Reject,
+    Retry,
+    WorkerConfig,
+    describe_release,
+    release_delay,
+)
 from sharebroker.worker.threads import HandlerThreads
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.record import AcknowledgeType, Record
@@ -276,12 +284,12 @@ class Worker:
         if failure is None or isinstance(failure, Reject):
             self._failures = 0
             return
-        delay = release_delay(record)
         if not isinstance(failure, Retry):
-            _log.warning("%r: the handler failed; released, delay %g s", record, delay, exc_info=failure)
+            text = describe_release(record)
+            _log.warning("%r: the handler failed; %s", record, text, exc_info=failure)
         if stopped or isinstance(failure, _NotStartedError):
             return
-        self._retry_at = max(self._retry_at, _now() + delay)
+        self._retry_at = max(self._retry_at, _now() + release_delay(record))
         self._failures += 1
         if self._failures == self._config.max_failures and not self._stopping:
             self._too_many_failures = MaxFailuresError(self._failures)

@@ -75,6 +75,12 @@ def test_violations_name_their_fields() -> None:
     assert explain(failure) == "Bad. topics[0].name: longer than 249 characters"
 
 
+def test_a_violation_is_not_repeated() -> None:
+    violations = [FieldViolation("lock_ms", "lock_ms is 5.")]
+    failure = KafkaError(ErrorCode.INVALID_REQUEST, "lock_ms is 5.", violations=violations)
+    assert explain(failure) == "lock_ms is 5."
+
+
 def test_retriable_errors_advise_retry() -> None:
     assert ErrorCode.NOT_COORDINATOR.retriable
     assert explain(KafkaError(ErrorCode.NOT_COORDINATOR, "Elsewhere.")) == "Elsewhere. Try again."

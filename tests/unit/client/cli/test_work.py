@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from sharebroker.cli.work import describe, parse_backoff, parse_codes
+from sharebroker.cli.work import describe, parse_backoff, parse_codes, parse_lock
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,13 @@ def test_backoff_is_a_delay_or_that_of_the_group(text: str, delay: float | None)
 def test_invalid_backoff_is_bad_usage(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="neither a number of seconds from 0 to 86400 nor 'group'"):
         parse_backoff(text)
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0, 0), (1, 1000), (90.5, 90_500)])
+def test_a_lock_is_at_least_a_second(seconds: float, milliseconds: int) -> None:
+    assert parse_lock(seconds) == milliseconds
+
+
+def test_a_shorter_lock_is_bad_usage() -> None:
+    with pytest.raises(typer.BadParameter, match=r"0.5 is neither 0 nor at least 1 second."):
+        parse_lock(0.5)

@@ -37,6 +37,13 @@ def test_failures_are_printed_when_they_happen(capsys: pytest.CaptureFixture[str
     ]
 
 
+def test_release_without_a_delay_has_that_of_the_group(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = record(4)
+    failed.release()
+    WorkReport().failed(failed, Retry(None, "exit code 1"))
+    assert "exit code 1; released, delay of the group." in capsys.readouterr().err
+
+
 def test_record_that_is_accepted_later_is_finished() -> None:
     report = WorkReport()
     released(report, 4)
