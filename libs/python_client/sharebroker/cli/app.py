@@ -37,7 +37,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Share groups over gRPC: consumers share the records of a partition and acknowledge each one.",
 )
 
@@ -54,6 +54,10 @@ def _print_versions(requested: bool) -> None:
 @app.callback()
 def _common(
     context: typer.Context,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", help="The --server of every command without one."),
+    ] = None,
     user: User = None,
     password_file: PasswordFile = None,
     token_file: TokenFile = None,
@@ -67,7 +71,7 @@ def _common(
         ),
     ] = False,
 ) -> None:
-    context.obj = Login(user, password_file, token_file)
+    context.obj = Login(user, password_file, token_file, server)
 
 
 app.command("produce", epilog=examples(*produce.EXAMPLES))(produce.produce)

@@ -46,11 +46,15 @@ TokenFile = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The options; `add_to` replaces what an address has of them."""
+    """The options before the command; `add_to` replaces what an address has of them.
+
+    `server` replaces the default and the variable, but not the option `--server` of the command.
+    """
 
     user: str | None = None
     password_file: str | None = None
     token_file: str | None = None
+    server: str | None = None
 
     def add_to(self, server: str) -> str:
         """Returns the address with the login. Raises typer.BadParameter."""
@@ -74,7 +78,12 @@ class Login:
 def add_login(context: typer.Context, server: str | None) -> str | None:
     """Returns the value of `--server` with the login of the command line. Raises typer.BadParameter."""
     login = context.find_object(Login)
-    return server if login is None or server is None or context.resilient_parsing else login.add_to(server)
+    if login is None or context.resilient_parsing:
+        return server
+    source = context.get_parameter_source("server")
+    if login.server is not None and (source is None or source.name != "COMMANDLINE"):
+        server = login.server
+    return None if server is None else login.add_to(server)
 
 
 def environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -75,6 +76,35 @@ def test_examples_parse(path: tuple[str, ...]) -> None:
 )
 def test_bad_usage_ends_with_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [["-h"], ["topics", "-h"], ["topics", "list", "-h"]])
+def test_short_option_shows_the_help(words: list[str]) -> None:
+    shown = CliRunner().invoke(app, words, prog_name="sharebroker")
+    assert (shown.exit_code, "Usage: sharebroker" in shown.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "port"),
+    [
+        (["--server", "127.0.0.1:1", "topics", "list"], 1),
+        (["topics", "list", "--server", "127.0.0.1:2"], 2),
+        (["--server", "127.0.0.1:1", "topics", "list", "--server", "127.0.0.1:2"], 2),
+        (["topics", "list"], 3),
+    ],
+)
+def test_server_may_be_named_before_or_after_the_command(words: list[str], port: int) -> None:
+    ran = CliRunner().invoke(app, words, env={"SHAREBROKER_SERVER": "127.0.0.1:3"})
+    assert f"The server at 127.0.0.1:{port} cannot be reached" in str(ran.exception)
+
+
+def test_shell_completion_lists_commands() -> None:
+    words = {"_SHAREBROKER_COMPLETE": "complete_bash", "COMP_WORDS": "sharebroker top", "COMP_CWORD": "1"}
+    main = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
+    ran = subprocess.run(
+        main, env={**os.environ, **words}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stdout.split() == ["topics"]
 
 
 COMMAND = "from sharebroker.cli import main; main()"
