@@ -469,7 +469,7 @@ async def test_start_at_the_end_of_a_partition_with_records_is_logged(
     harness: Harness, reset: str, published: int, logged: bool
 ) -> None:
     if published:
-        await harness.publish(published)
+        await harness.publish_bytes(batch(published, time=round(now() * 1000)))
     await harness.configure("share.auto.offset.reset", reset, group="new")
     await harness.initialize(group="new", start=-1)
     with capture_logs() as lines:
