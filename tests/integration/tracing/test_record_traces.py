@@ -47,6 +47,8 @@ from tests.testkit.waiting import eventually, until
 
 PATIENCE = 30.0
 
+pytestmark = pytest.mark.xdist_group("record traces")  # its tests share a cluster, some by name
+
 
 @pytest.fixture(scope="module")
 def collected() -> Iterator[Traced]:
