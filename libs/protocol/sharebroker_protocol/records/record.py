@@ -102,13 +102,15 @@ class RawRecord(Protocol):
     headers: list[tuple[str, bytes | None]]
 
 
-class BlamelessRelease(NamedTuple):
-    """The detail of a release that does not count as a delivery, with its delay."""
+class ReleaseDetail(NamedTuple):
+    """The details of a release that has more than a delay; `blameless`: it does not count as a delivery."""
 
     delay_ms: int | None = None
+    blameless: bool = False
+    reason: str = ""
 
 
-Detail = int | str | BlamelessRelease | None
+Detail = int | str | ReleaseDetail | None
 """The delay of a release or the lock length of a renewal, in ms, or the reason of a reject."""
 
 
@@ -241,7 +243,7 @@ class Acknowledgement(Outcome):
         """The delay that a release requests; None: it requests none."""
         if self.kind is not _RELEASE:
             return None
-        detail = self.detail.delay_ms if isinstance(self.detail, BlamelessRelease) else self.detail
+        detail = self.detail.delay_ms if isinstance(self.detail, ReleaseDetail) else self.detail
         return detail if isinstance(detail, int) else None
 
     @property
@@ -338,24 +340,28 @@ class Record:
         """Accepts the record: it was processed and is not delivered again."""
         return self.acquisition.sink.acknowledge(self, _ACCEPT)
 
-    def release(self, delay: float | None = None, *, blameless: bool = False) -> Acknowledgement:
+    def release(
+        self, delay: float | None = None, *, blameless: bool = False, reason: str = ""
+    ) -> Acknowledgement:
         """Releases the record: it is delivered again, after `delay` seconds at the earliest.
 
-        Without a delay the group's retry backoff applies. With `blameless` this delivery does not count.
+        Without a delay the group's retry backoff applies. With `blameless` this delivery does not count. At
+        the delivery limit the record is archived, and `reason` is listed with it.
         Raises ValueError for a delay below 0 or above a day.
         """
         check_delay(delay)
         delay_ms = None if delay is None else round(delay * 1000)
-        detail = BlamelessRelease(delay_ms) if blameless else delay_ms
+        sent = _sendable(reason)
+        detail = ReleaseDetail(delay_ms, blameless, sent) if blameless or sent else delay_ms
         return self.acquisition.sink.acknowledge(self, _RELEASE, detail)
 
     def reject(self, reason: str = "") -> Acknowledgement:
         """Rejects the record: it is archived and not delivered again.
 
-        The leader logs the first `MAX_REASON` characters of `reason`; those that are not UTF-8 become "?".
+        The leader logs the first `MAX_REASON` characters of `reason`, and lists the first
+        `LONGEST_STORED_REASON` with the record. Characters that are not UTF-8 become "?".
         """
-        sent = reason[:MAX_REASON].encode(errors="replace").decode()
-        return self.acquisition.sink.acknowledge(self, _REJECT, sent or None)
+        return self.acquisition.sink.acknowledge(self, _REJECT, _sendable(reason) or None)
 
     def renew(self, lock: float | None = None) -> Acknowledgement:
         """Renews the acquisition lock while the record is being processed.
@@ -408,3 +414,7 @@ def _end_of_run(records: Sequence[Record], start: int) -> int:
 
     limit = min(len(records), start + 1 + acquisition.last - first.offset)
     return bisect_left(range(limit), True, start + 1, key=is_behind)
+
+
+def _sendable(reason: str) -> str:
+    return reason[:MAX_REASON].encode(errors="replace").decode()

@@ -17,7 +17,7 @@ from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import AcknowledgeRequest
-from sharebroker_protocol.records.record import AcknowledgeType, BlamelessRelease
+from sharebroker_protocol.records.record import AcknowledgeType, ReleaseDetail
 
 if TYPE_CHECKING:
     from sharebroker_protocol.gateway.v1.share_pb2 import AcknowledgeResponse
@@ -157,12 +157,15 @@ def _add_decision(request: AcknowledgeRequest, part: _Part, lock_ms: int) -> Non
         last_offset=part.last,
         lock_token=batch.acquisition.token,
         type=batch.kind.value,
-        blameless=batch.unseen or isinstance(detail, BlamelessRelease),
+        blameless=batch.unseen or (isinstance(detail, ReleaseDetail) and detail.blameless),
     )
     if batch.kind is AcknowledgeType.RENEW:
         decision.lock_ms = detail if isinstance(detail, int) else lock_ms
         return
-    delay_ms = detail.delay_ms if isinstance(detail, BlamelessRelease) else detail
+    if isinstance(detail, ReleaseDetail):
+        decision.reason = detail.reason
+        detail = detail.delay_ms
+    delay_ms = detail
     if isinstance(delay_ms, int):
         decision.delay_ms = delay_ms
     elif isinstance(delay_ms, str):

@@ -19,7 +19,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
 from sharebroker_protocol.membership import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
-from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, BlamelessRelease, spans
+from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, ReleaseDetail, spans
 
 if TYPE_CHECKING:
     import grpc
@@ -211,8 +211,9 @@ def _add_ack_batch(request: ConsumeRequest, batch: PendingAckBatch) -> None:
         ack.lock_ms = batch.detail
     elif isinstance(batch.detail, int):
         ack.delay_ms = batch.detail
-    elif isinstance(batch.detail, BlamelessRelease):
-        ack.blameless = True
+    elif isinstance(batch.detail, ReleaseDetail):
+        ack.blameless = batch.detail.blameless
+        ack.reason = batch.detail.reason
         if batch.detail.delay_ms is not None:
             ack.delay_ms = batch.detail.delay_ms
     elif batch.detail:

@@ -17,7 +17,7 @@ Handler = Callable[[Record], Awaitable[Any] | Any]
 class Reject(Exception):
     """Raised by a handler: the record cannot be processed and must not be delivered again.
 
-    The leader logs `reason`, which may be an exception.
+    The leader logs `reason`, which may be an exception, and lists it with the failed record.
     """
 
     def __init__(self, reason: object = "") -> None:
@@ -28,8 +28,9 @@ class Reject(Exception):
 class Retry(Exception):
     """Raised by a handler: the record is released and delivered again after `delay` seconds.
 
-    Without a delay the worker's backoff applies. With `blameless` the delivery does not count. Raises
-    ValueError for a delay below 0 or above a day.
+    Without a delay the worker's backoff applies. With `blameless` the delivery does not count. If it was the
+    last delivery, the reason is listed with the failed record. Raises ValueError for a delay below 0 or above
+    a day.
     """
 
     def __init__(self, delay: float | None = None, reason: str = "", *, blameless: bool = False) -> None:

@@ -276,7 +276,7 @@ class Worker:
         else:
             retry = failure if isinstance(failure, Retry) else Retry()
             delay = self._config.delay(record.delivery_count) if retry.delay is None else retry.delay
-            record.release(delay, blameless=retry.blameless)
+            record.release(delay, blameless=retry.blameless, reason=retry.reason)
         return failure
 
     def _count(self, record: Record, failure: Exception | None, *, stopped: bool) -> None:

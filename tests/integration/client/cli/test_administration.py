@@ -237,7 +237,7 @@ def test_failed_records_are_listed(server: str, sharebroker: Command, topic: str
                     record.reject("no such account")
                     rejected += 1
                 elif record.offset == 2:
-                    record.release(0)
+                    record.release(0, reason="no connection")
                     released += 1
                 else:
                     record.accept()
@@ -252,7 +252,7 @@ def test_failed_records_are_listed(server: str, sharebroker: Command, topic: str
     ] == [(topic, full, 0, 0, member), (topic, full, 2, 2, member)]
     assert [(row["disposition"], row["delivery_count"], row["reason"]) for row in entries] == [
         ("rejected", 1, "no such account"),
-        ("exhausted", 2, ""),
+        ("exhausted", 2, "no connection"),
     ]
     shown = sharebroker("groups", "failed", group).out
     assert all(text in shown for text in ("DISPOSITION", "exhausted", "no such account"))

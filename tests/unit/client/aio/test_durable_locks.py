@@ -66,10 +66,10 @@ async def test_records_are_renewed_and_acknowledged_after_their_stream(gateway: 
         assert (renewal.offset, renewal.last_offset) == (0, 2)
         assert (renewal.lock_ms, renewal.lock_token, renewal.topic) == (HOUR, 77, "flights")
         await records[0].accept()
-        await records[1].release(1.5, blameless=True)
+        await records[1].release(1.5, blameless=True, reason="busy")
         await records[2].reject("bad")
         sent = [(one.offset, one.delay_ms, one.reason) for one in gateway.decisions[1:]]
-        assert sent == [(0, 0, ""), (1, 1500, ""), (2, 0, "bad")]
+        assert sent == [(0, 0, ""), (1, 1500, "busy"), (2, 0, "bad")]
         assert _kinds(gateway.decisions) == [RENEW, ACCEPT, RELEASE, AcknowledgeType.REJECT]
         assert [one.blameless for one in gateway.decisions[1:]] == [False, True, False]
         assert not any(record.lock_lost for record in records)

@@ -106,6 +106,15 @@ async def succeeding(record: Record) -> None:
     pass
 
 
+async def test_the_reason_of_a_retry_is_sent(gateway: FakeGateway) -> None:
+    async with running(worker_of(gateway, failing(Retry(2, "é" * 600)))):
+        stream = await stream_of(gateway)
+        deliver(stream, 3)
+        assert await acknowledgements(stream, 1) == [(3, RELEASE, 2_000)]
+        (sent,) = stream.all_acknowledgements
+        assert (sent.reason, sent.blameless) == ("é" * 500, False)
+
+
 @pytest.mark.parametrize(
     ("handler", "count", "expected"),
     [
