@@ -268,7 +268,7 @@ class StreamConsumer(Consumer):
         while True:
             outgoing: asyncio.Queue[share.ConsumeRequest] = asyncio.Queue()
             outgoing.put_nowait(self._subscription())
-            call = client.stub(ShareServiceStub).Consume(_requests(outgoing))
+            call = client.stub(ShareServiceStub).Consume(sent(outgoing))
             try:
                 async for response in call:
                     self._take(response, outgoing)
@@ -321,6 +321,7 @@ def _delay_ms(record: share.ShareRecord, verdict: Verdict) -> int | None:
     return DELAY_MS if record.value.startswith(LATER.encode()) else (None, 0, DELAY_MS)[record.offset % 3]
 
 
-async def _requests(outgoing: asyncio.Queue[share.ConsumeRequest]) -> AsyncIterator[share.ConsumeRequest]:
+async def sent(outgoing: asyncio.Queue[share.ConsumeRequest]) -> AsyncIterator[share.ConsumeRequest]:
+    """The messages of a stream, as they are put into a queue."""
     while True:
         yield await outgoing.get()

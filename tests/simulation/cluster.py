@@ -22,11 +22,19 @@ from sharebroker_server.security import audit
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.aged import MAX_AGE_MS, AgedProducer
-from tests.simulation.clients import LATER, MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
+from tests.simulation.clients import (
+    LATER,
+    MOST_AT_ONCE,
+    WAIT_MS,
+    Client,
+    Consumer,
+    Producer,
+    StreamConsumer,
+)
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
 from tests.simulation.idempotent import PipeliningProducer
-from tests.simulation.jobs import DURABLE_LOCK, JOB_LOCK, LongWorker
+from tests.simulation.jobs import DURABLE_LOCK, JOB_LOCK, LongWorker, StreamWorker
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
@@ -60,6 +68,9 @@ _POLL: Final = 0.5
 _POLLING: Final = patch("sharebroker_server.gateway.share.fetch.POLL_INTERVAL", _POLL)
 _DURABLE: Final = patch("sharebroker_server.share_partition_leader.core.locks.DURABLE_LOCK", DURABLE_LOCK)
 
+_NO_FENCING_MS: Final = 45_000
+"""A session timeout that is longer than the faults."""
+
 _LONGEST_RUN: Final = 60.0
 """The longest time, in seconds, during which clocks are read."""
 
@@ -83,6 +94,8 @@ _CONSUMERS: Final[dict[Way, type[Consumer]]] = {
     Way.STREAM: StreamConsumer,
     Way.SESSION: SessionConsumer,
 }
+
+_WORKERS: Final[dict[Way, type[Consumer]]] = {Way.CALLS: LongWorker, Way.STREAM: StreamWorker}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +199,8 @@ class Cluster:
         for group in self._plan.scale.groups:
             resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=group)
             resource.configs.add(name="share.auto.offset.reset", value="earliest")
+            if self._plan.jobs:  # a member that is fenced loses its durable locks
+                resource.configs.add(name="share.session.timeout.ms", value=str(_NO_FENCING_MS))
             if self._plan.aged:
                 resource.configs.add(name="share.record.max.age.ms", value=str(MAX_AGE_MS))
         await self._admin.admin("IncrementalAlterConfigs", request)
@@ -212,8 +227,8 @@ class Cluster:
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]
         for name, group, way in plan.members:
             self._join(_CONSUMERS[way], group, name)
-        for name in plan.jobs:
-            self._join(LongWorker, plan.scale.groups[0], name)
+        for name, way in plan.jobs:
+            self._join(_WORKERS[way], plan.scale.groups[0], name)
         pipelining = [
             PipeliningProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
             for name in plan.idempotent
@@ -291,6 +306,8 @@ class Cluster:
 
     async def _delay(self) -> None:
         """Publishes records that members delay, and then more others than a member may hold."""
+        if self._plan.rates.twice:  # the second copy of an Acquire has ended, whose response nobody receives
+            await asyncio.sleep(self._plan.rates.again + WAIT_MS / 1000)
         self.around.history.add(Recovered(self._loop.now))
         for producer in self._producers[:1]:
             await producer.publish(prefix=LATER, patient=True)

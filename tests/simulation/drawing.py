@@ -167,8 +167,9 @@ def drawn(seed: int) -> Plan:
     if Random(f"repeating {seed}").random() < REPEATED:
         plan = replace(plan, repeating=("r0",))
     # An administrator's change ends locks.
-    if plan.change is None and Random(f"jobs {seed}").random() < JOBS:
-        plan = replace(plan, jobs=("j0",))
+    jobs = Random(f"jobs {seed}")
+    if plan.change is None and jobs.random() < JOBS:
+        plan = replace(plan, jobs=(("j0", jobs.choice((Way.CALLS, Way.STREAM))),))
     if Random(f"scheduled {seed}").random() < SCHEDULED:
         plan = replace(plan, scheduled=("s0",))
     # The records of an idempotent producer have timestamps of 1970.

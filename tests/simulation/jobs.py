@@ -1,17 +1,22 @@
-"""A member whose work takes longer than a fail-over: its durable locks must survive."""
+"""Members whose work takes longer than a fail-over: their durable locks must survive."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import AsyncIterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import grpc
 from typing_extensions import override
 
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
-from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer
+from sharebroker_protocol.rpc_status import from_rpc_error
+from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer, sent
 from tests.simulation.process import LOCK
+from tests.simulation.sessions import HeartbeatMember, Part
 from tests.testkit.checker.events import Applied, Delivered, Held, Share, Verdict
 
 JOB_LOCK: Final = 15.0
@@ -91,4 +96,122 @@ class LongWorker(Consumer):
     def _delivered(self, record: share.ShareRecord, *, streamed: bool = False) -> Delivered:
         """Reports the deadline that a lock of the group's length would have."""
         seen = super()._delivered(record, streamed=streamed)
-        return seen if self.steady else replace(seen, deadline=seen.deadline - JOB_LOCK + LOCK)
+        if self.steady and not streamed:
+            return seen
+        return replace(seen, deadline=seen.deadline - JOB_LOCK + LOCK)
+
+
+@dataclass(slots=True)
+class OpenStream:
+    """A `Consume` stream; `results` receive whether acknowledgements were applied, None if it is unknown."""
+
+    outgoing: asyncio.Queue[share.ConsumeRequest]
+    assigned: frozenset[Part]
+    results: dict[int, asyncio.Future[bool | None]] = field(default_factory=dict)
+    jobs: set[asyncio.Task[None]] = field(default_factory=set)
+    has_ended: bool = False
+
+    def end(self) -> None:
+        """Ends the results that did not arrive."""
+        self.has_ended = True
+        for result in self.results.values():
+            if not result.done():
+                result.set_result(None)
+
+
+class StreamWorker(LongWorker, HeartbeatMember):
+    """Does the same with streams; a job that outlives its stream continues with single calls."""
+
+    patient = True
+
+    @override
+    async def run(self) -> None:
+        """Works until it is cancelled."""
+        self._streams: dict[tuple[int, int, int], OpenStream] = {}
+        await HeartbeatMember.run(self)
+
+    @override
+    async def _consume(self) -> None:
+        while not self.steady:
+            await self._serve_stream()
+            await asyncio.sleep(_PAUSE)
+        await Consumer.run(self)
+
+    async def _serve_stream(self) -> None:
+        """Runs one stream until it breaks or the member is steady; then finishes its jobs."""
+        client = self._client
+        stream = OpenStream(asyncio.Queue(), self._assigned)
+        stream.outgoing.put_nowait(self._subscription(stream.assigned))
+        call = client.stub(ShareServiceStub).Consume(sent(stream.outgoing))
+        reading = asyncio.create_task(self._read(call, stream))
+        try:
+            while not self.steady and not reading.done():
+                if self._assigned != stream.assigned:
+                    stream.assigned = self._assigned
+                    stream.outgoing.put_nowait(share.ConsumeRequest(assignment=_assignment(stream.assigned)))
+                await asyncio.wait([reading], timeout=_PAUSE)
+        finally:
+            reading.cancel()
+            call.cancel()
+            stream.end()
+        if stream.jobs:
+            await asyncio.wait(stream.jobs)
+
+    async def _read(self, call: AsyncIterable[share.ConsumeResponse], stream: OpenStream) -> None:
+        """Receives responses until the stream breaks."""
+        try:
+            async for response in call:
+                self._receive(response, stream)
+        except grpc.aio.AioRpcError as failure:
+            self._client.history.log(f"the stream of {self.member} ends: {from_rpc_error(failure)}")
+
+    def _subscription(self, assigned: frozenset[Part]) -> share.ConsumeRequest:
+        request = share.ConsumeRequest(credit=1, assignment=_assignment(assigned))
+        request.subscribe.group_id, request.subscribe.member_id = self.group, self.member
+        request.subscribe.decode = request.subscribe.durable_locks = True
+        request.subscribe.lock_ms = round(JOB_LOCK * 1000)
+        return request
+
+    def _receive(self, response: share.ConsumeResponse, stream: OpenStream) -> None:
+        client = self._client
+        for record in response.records:
+            client.history.add(self._delivered(record, streamed=True))
+            self._streams[record.partition, record.offset, record.lock_token] = stream
+            stream.jobs.add(asyncio.create_task(self._job(record, stream)))
+        for result in response.results:
+            if not result.error_code:
+                client.history.add(Applied(client.time(), result.id))
+            waiting = stream.results.get(result.id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None if result.error_code else True)
+
+    async def _job(self, record: share.ShareRecord, stream: OpenStream) -> None:
+        await self._work(record)
+        stream.outgoing.put_nowait(share.ConsumeRequest(credit=1))
+
+    @override
+    async def _try(self, record: share.ShareRecord, verdict: Verdict) -> bool:
+        """Acknowledges on the stream of the record, and by calls after an error or its end."""
+        stream = self._streams[record.partition, record.offset, record.lock_token]
+        if not stream.has_ended:
+            ask = self._ask(record, verdict)
+            stream.results[ask] = asyncio.get_running_loop().create_future()
+            acknowledgement = delivery.Acknowledgement(
+                id=ask,
+                topic_id=record.topic_id,
+                partition=record.partition,
+                first_offset=record.offset,
+                lock_token=record.lock_token,
+                type=ACKNOWLEDGE_TYPES[verdict],
+            )
+            stream.outgoing.put_nowait(share.ConsumeRequest(acknowledgements=[acknowledgement]))
+            if await stream.results[ask]:
+                return True
+        return await super()._try(record, verdict)
+
+
+def _assignment(assigned: frozenset[Part]) -> share.ConsumeRequest.Assignment:
+    parts = (
+        delivery.TopicPartition(topic_id=part.topic_id, partition=part.partition) for part in sorted(assigned)
+    )
+    return share.ConsumeRequest.Assignment(partitions=parts)

@@ -40,6 +40,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     Event,
     LoadedState,
     LostLock,
+    MembersLeft,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
@@ -249,6 +250,13 @@ def never_durable(member: str, length: float) -> bool:
     return False
 
 
+def locks_end_with_session(self: SharePartition, event: Event, now: float) -> Effects:
+    if isinstance(event, MembersLeft) and event.session:
+        for lock in [lock for member in event.members for _, lock in self.in_flight.locked_by(member)]:
+            lock.durable &= lock.session != event.session
+    return _handle(self, event, now)
+
+
 _end_waits = InFlight.end_waits
 
 
@@ -417,6 +425,11 @@ MUTANTS: Final = (
     Mutant(
         "durable locks are not stored",
         lambda: [_on(share_partition, "is_durable", never_durable)],
+        (Invariant.RUNS_ONCE,),
+    ),
+    Mutant(
+        "durable locks end with their session",
+        lambda: [_on(SharePartition, "handle", locks_end_with_session)],
         (Invariant.RUNS_ONCE,),
     ),
     Mutant(

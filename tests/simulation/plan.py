@@ -136,7 +136,7 @@ class Plan:
     idempotent: tuple[str, ...] = ()
     repeating: tuple[str, ...] = ()
     aged: tuple[str, ...] = ()
-    jobs: tuple[str, ...] = ()
+    jobs: tuple[tuple[str, Way], ...] = ()
     scheduled: tuple[str, ...] = ()
 
     @property
@@ -157,7 +157,7 @@ class Plan:
             *self.idempotent,
             *self.repeating,
             *self.aged,
-            *self.jobs,
+            *(name for name, _ in self.jobs),
             *self.scheduled,
             *(name for name, is_so in more.items() if is_so),
             *rates,
@@ -174,7 +174,7 @@ class Plan:
             idempotent=tuple(name for name in self.idempotent if name not in parts),
             repeating=tuple(name for name in self.repeating if name not in parts),
             aged=tuple(name for name in self.aged if name not in parts),
-            jobs=tuple(name for name in self.jobs if name not in parts),
+            jobs=tuple(job for job in self.jobs if job[0] not in parts),
             scheduled=tuple(name for name in self.scheduled if name not in parts),
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
@@ -18,6 +19,7 @@ from tests.testkit.simulator.outside import EPOCH
 _BEAT: Final = 1.0
 _AGAIN: Final = 0.1
 _OPENS: Final = 0
+_FENCED: Final = (ErrorCode.UNKNOWN_MEMBER_ID.name, ErrorCode.FENCED_MEMBER_EPOCH.name)
 
 _NO_SINK: Final = cast("AcknowledgementSink", None)
 """Records are acknowledged by their offsets here."""
@@ -41,22 +43,28 @@ class Decided(NamedTuple):
 Decisions = Mapping[Part, Sequence[Decided]]
 
 
-class SessionConsumer(Consumer):
-    """Acknowledges with its next fetch, or alone; after an error it opens a new session."""
+class HeartbeatMember(Consumer):
+    """A member that sends heartbeats while it consumes.
+
+    `patient`: it joins again only once it is fenced, so that it keeps durable locks; else after any error.
+    """
+
+    patient = False
 
     async def run(self) -> None:
         """Consumes until it is cancelled."""
         self._assigned: frozenset[Part] = frozenset()
         beating = asyncio.create_task(self._beat())
         try:
-            while True:
-                await self._session(self._client.gateway())
-                await asyncio.sleep(_AGAIN)
+            await self._consume()
         finally:
             beating.cancel()
 
+    async def _consume(self) -> None:
+        raise NotImplementedError
+
     async def _beat(self) -> None:
-        """Sends heartbeats; after an error it joins again under its name."""
+        """Sends heartbeats; joins again under its name."""
         epoch, client = 0, self._client
         while True:
             request = group_pb.ShareGroupHeartbeatRequest(
@@ -66,11 +74,23 @@ class SessionConsumer(Consumer):
                 request.subscribed_topic_names.names.append(self._topic)
             response = await client.call(ShareServiceStub, "ShareGroupHeartbeat", request)
             well = response is not None and not response.error_code
-            epoch = response.member_epoch if well else 0
+            if well:
+                epoch = response.member_epoch
+            elif not self.patient or client.outcome.startswith(_FENCED):
+                epoch = 0
             if well and response.HasField("assignment"):
                 parts = response.assignment.topic_partitions
                 self._assigned = frozenset(Part(t.topic_id, n) for t in parts for n in t.partitions)
             await asyncio.sleep(_BEAT if well else _AGAIN)
+
+
+class SessionConsumer(HeartbeatMember):
+    """Acknowledges with its next fetch, or alone; after an error it opens a new session."""
+
+    async def _consume(self) -> None:
+        while True:
+            await self._session(self._client.gateway())
+            await asyncio.sleep(_AGAIN)
 
     async def _session(self, gateway: str) -> None:
         """Runs one session, at one gateway, until an error."""
