@@ -306,7 +306,7 @@ class Cluster:
 
     async def _delay(self) -> None:
         """Publishes records that members delay, and then more others than a member may hold."""
-        if self._plan.rates.twice:  # the second copy of an Acquire has ended, whose response nobody receives
+        if self._plan.rates.twice:  # the response to a second copy of an Acquire is dropped
             await asyncio.sleep(self._plan.rates.again + WAIT_MS / 1000)
         self.around.history.add(Recovered(self._loop.now))
         for producer in self._producers[:1]:
