@@ -51,7 +51,7 @@ def check_settings(
     violations = [
         FieldViolation(name, f"must be at least {least}, not {getattr(settings, name)}")
         for name, least in minimum.items()
-        if getattr(settings, name) < least
+        if not getattr(settings, name) >= least  # NaN is not, either
     ]
     violations += [
         FieldViolation(name, f"must be one of {', '.join(allowed)}")

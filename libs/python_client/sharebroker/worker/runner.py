@@ -254,6 +254,8 @@ class Worker:
                     record.release()
             if outcome is not None:
                 raise outcome
+            if failure is not None and not task.cancelling():
+                _log.warning("%r: the handler failed after it accepted the record", record, exc_info=failure)
         return outcome
 
     async def _call(self, record: Record) -> None:

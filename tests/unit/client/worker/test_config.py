@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -48,6 +49,8 @@ def test_delay_never_shrinks_and_is_bounded(
     [
         ("concurrency", 0),
         ("backoff", -1),
+        ("backoff", math.nan),
+        ("idle_timeout", math.nan),
         ("backoff_multiplier", 0.5),
         ("backoff_max", MAX_DELAY + 1),
         ("max_failures", -1),

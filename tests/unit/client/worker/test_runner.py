@@ -575,6 +575,21 @@ async def test_failure_of_the_handler_is_logged_with_its_traceback(
     assert entry.exc_info is not None
 
 
+async def test_failure_after_an_acceptance_is_logged(
+    gateway: FakeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    def accept_and_fail(record: Record) -> None:
+        record.accept()
+        raise ValueError("late")
+
+    async with running(worker_of(gateway, accept_and_fail)):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await acknowledgements(stream, 1)
+    (entry,) = [entry for entry in caplog.records if entry.levelno == logging.WARNING]
+    assert "the handler failed after it accepted the record" in entry.message
+
+
 def test_run_blocks_until_the_worker_stops() -> None:
     started = threading.Event()
     workers: list[Worker] = []
