@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from google.protobuf.message import Message
 
@@ -18,6 +18,9 @@ from sharebroker_server.gateway.authorization import Access
 from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.security import audit
 from sharebroker_server.security.user_access import requester
+
+_PORTION: Final = 500
+"""Items that are authorized in one turn of the event loop."""
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -149,7 +152,8 @@ class Items:
         if self.check is not None:
             self.check(access, request)
         items = getattr(request, self.requested)
-        denials = [self.denial(access, item) for item in items]
+        turns = access.gateway.turns
+        denials = await turns.collect((self.denial(access, item) for item in items), _PORTION)
         if not any(denials):
             return await function(access.gateway, request, deadline)
         allowed = [item for item, error in zip(items, denials, strict=True) if error is None]
@@ -160,20 +164,23 @@ class Items:
             remaining.ClearField(self.requested)
             getattr(remaining, self.requested).extend(allowed)
             response = await function(access.gateway, remaining, deadline)
-        merged = self._merged(items, denials, list(getattr(response, self.answered)))
+        results = (
+            None if error is None else self.refused(item, error)
+            for item, error in zip(items, denials, strict=True)
+        )
+        refused = await turns.collect(results, _PORTION)
+        merged = _merged(refused, list(getattr(response, self.answered)))
         response.ClearField(self.answered)
         getattr(response, self.answered).extend(merged)
         return response
 
-    def _merged(
-        self, items: Sequence[Any], denials: Sequence[KafkaError | None], served: list[Any]
-    ) -> list[Any]:
-        """Returns the results in the order of the request, if each allowed item has one; else denied last."""
-        refused = [
-            None if error is None else self.refused(item, error)
-            for item, error in zip(items, denials, strict=True)
-        ]
-        if len(served) != refused.count(None):
-            return served + [result for result in refused if result is not None]
-        results = iter(served)
-        return [next(results) if result is None else result for result in refused]
+
+def _merged(refused: Sequence[Any], served: list[Any]) -> list[Any]:
+    """Returns the results in the order of the request, if each allowed item has one; else denied last.
+
+    `refused` has the result of each denied item, and None for the others.
+    """
+    if len(served) != refused.count(None):
+        return served + [result for result in refused if result is not None]
+    results = iter(served)
+    return [next(results) if result is None else result for result in refused]

@@ -21,6 +21,7 @@ from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, catalog
 from tests.unit.gateway.grpc.calls import Context
+from tests.unit.gateway.kafka.api.test_many_entries import CountedTurns
 
 SECRET = Topic("S" * 21 + "A", "secret", 1)
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -52,6 +53,17 @@ def access(harness: Harness, table: TableAuthorizer) -> Access:
 
 def codes(items: Any) -> list[int]:
     return [item.error_code for item in items]
+
+
+async def test_many_items_are_authorized_in_portions(access: Access, table: TableAuthorizer) -> None:
+    table.deny(AclOperation.CREATE, AclResourceType.CLUSTER)
+    table.deny(AclOperation.CREATE, AclResourceType.TOPIC, "secret")
+    access.gateway.turns = turns = CountedTurns()
+    topics = [cluster_pb2.CreateTopicsRequest.Topic(name="secret")] * 2_000
+    request = cluster_pb2.CreateTopicsRequest(topics=topics)
+    response = await rights.CREATE_TOPICS(Function(), access, request, Deadline(10))
+    assert codes(response.topics) == [DENIED] * 2_000
+    assert turns.taken >= 8
 
 
 async def test_denied_topics_get_their_error_and_the_others_are_created(
