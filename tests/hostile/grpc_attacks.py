@@ -135,6 +135,8 @@ def grpc_attacks() -> Iterator[Attack]:
     yield unfinished("40 unfinished messages of 16 MiB", [publish] * 40, 16 * MIB)
     yield unfinished("200 unfinished messages of 16 MiB", [publish, _HEALTH] * 100, 16 * MIB)
     yield unfinished("unfinished messages on 100 connections", [publish] * 4, 16 * MIB, 100)
+    streams = [_PRODUCE + "ProduceStream", _SHARE + "Consume"]
+    yield unfinished("200 unfinished messages of 16 MiB on streams", streams * 100, 16 * MIB)
     packed = gzip.compress(bytes(120 * MIB), 1)
     yield _attack(
         "60 compressed messages of 120 MiB",

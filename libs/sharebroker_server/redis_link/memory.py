@@ -8,9 +8,7 @@ leaves.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 import structlog
@@ -40,41 +38,6 @@ def default_limit(memory: int) -> int:
     """
     server = max(memory // SERVER_SHARE, SERVER_MINIMUM)
     return max((memory - server) // 2, SMALLEST_LIMIT)
-
-
-def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Returns the bytes that this process and its children may use: of its cgroup, else of the machine."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine, *_cgroup_limits(proc, cgroups)])
-
-
-def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
-    """Returns the memory limits of the cgroup of this process and of those that contain it.
-
-    A line of /proc/self/cgroup is `hierarchy:controllers:path`; the controllers are empty in version 2. In a
-    container the path may be that of the host, while the container's own cgroup is mounted as the root.
-    """
-    for line in _text(proc / "self" / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            root, name = cgroups, "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = cgroups / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        relative = Path(path.lstrip("/"))
-        for folder in (relative, *relative.parents):
-            text = _text(root / folder / name).strip()
-            if text.isdecimal():  # `max` is no limit
-                yield int(text)
-
-
-def _text(path: Path) -> str:
-    """Returns the content of a file, "" if it cannot be read."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 class MemoryUse:

@@ -123,7 +123,7 @@ def _bounded_call(behaviour: Callable[..., Any], requests: MethodRequests) -> Ca
 def _bounded_stream(behaviour: _Behaviour, requests: MethodRequests) -> _Behaviour:
     async def stream(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
         try:
-            async for response in behaviour(requests.messages(messages), context):
+            async for response in behaviour(requests.messages(messages, context), context):
                 yield response
         except KafkaError as error:
             await abort(context, error)
@@ -188,7 +188,7 @@ def _streaming(behaviour: _Behaviour, call: _Call, *, one_request: bool = False)
         counts.in_flight += 1
         try:
             with call.limits.call():
-                read: Any = call.requests.messages(requests)
+                read: Any = call.requests.messages(requests, context)
                 if one_request:
                     read = await call.requests.only_message(context)
                 async for response in behaviour(read, context):

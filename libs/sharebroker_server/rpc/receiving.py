@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Final
 
 import grpc
@@ -18,8 +18,10 @@ from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
+from sharebroker_server.process_memory import resident_memory
 from sharebroker_server.rpc.field_count import Malformed, TooManyFields, count_fields
-from sharebroker_server.rpc.message_limits import UNCOUNTED, MessageLimits
+from sharebroker_server.rpc.message_limits import MAX_READ, UNCOUNTED, MessageLimits
+from sharebroker_server.rpc.stream_memory import StreamMemory
 
 PROMPT: Final = 0.1
 """Seconds after which a request that is still incomplete is late."""
@@ -53,6 +55,9 @@ class LateRequests:
         del self._peers[victim]
         return victim
 
+    def __len__(self) -> int:
+        return len(self._peers)
+
     def discard(self, request: Any) -> None:
         """Removes a request that is complete or has ended."""
         self._peers.pop(request, None)
@@ -76,10 +81,20 @@ class _Request:
 class Receiver:
     """Receives the requests of all methods of a listener."""
 
-    def __init__(self, late: LateRequests | None = None, prompt: float = PROMPT) -> None:
-        self._late = late or LateRequests()
+    def __init__(
+        self,
+        late: LateRequests | None = None,
+        prompt: float = PROMPT,
+        streams: StreamMemory | None = None,
+    ) -> None:
+        self._late = LateRequests() if late is None else late
+        self._streams = streams or StreamMemory(resident=self._without_late)
         self._prompt = prompt
         self._turns = Turns()
+
+    def _without_late(self) -> int:
+        """Returns the resident memory in bytes, without late requests, which have a limit of their own."""
+        return resident_memory() - len(self._late) * MAX_READ
 
     async def receive(self, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         """Returns the only request of a call, not decoded.
@@ -103,11 +118,7 @@ class Receiver:
             if not request.ended:
                 raise
             task.uncancel()
-            raise KafkaError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                "The request is incomplete, and this server is receiving too many such requests.",
-                retry_after=_RETRY_AFTER,
-            ) from None
+            raise _too_many_unfinished() from None
         finally:
             timer.cancel()
             self._late.discard(request)
@@ -116,6 +127,25 @@ class Receiver:
         victim = self._late.add(request, context.peer())
         if victim is not None:
             victim.end()
+
+    async def next(self, requests: AsyncIterator[bytes], peer: str) -> bytes:
+        """Returns the next message of a stream, not decoded.
+
+        Raises StopAsyncIteration, and THROTTLING_QUOTA_EXCEEDED if unfinished messages use too much memory.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        request = _Request(task)
+        self._streams.add(request, peer)
+        try:
+            return await anext(requests)
+        except asyncio.CancelledError:
+            if not request.ended:
+                raise
+            task.uncancel()
+            raise _too_many_unfinished() from None
+        finally:
+            self._streams.discard(request)
 
     async def decode(self, data: bytes, decoder: Decoder) -> Any:
         """Returns a request as a message; counts its fields in turns if it is not small.
@@ -179,6 +209,14 @@ class Decoder:
             return self._parse(data)
         except DecodeError as failure:
             raise _undecodable(str(failure)) from failure
+
+
+def _too_many_unfinished() -> KafkaError:
+    return KafkaError(
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        "The request is incomplete, and this server is receiving too many such requests.",
+        retry_after=_RETRY_AFTER,
+    )
 
 
 def _undecodable(reason: str) -> KafkaError:

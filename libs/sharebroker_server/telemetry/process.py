@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from sharebroker_protocol.clock import now
+from sharebroker_server.process_memory import resident_memory
 from sharebroker_server.telemetry.metrics import Family, Histogram, counter, gauge, seconds_of
 
 _INTERVAL: Final = 0.25
 """Seconds between two measurements of the lag."""
-
-_PAGE: Final = resource.getpagesize()
 
 
 class LoopLag:
@@ -68,7 +67,7 @@ class ProcessCost:
             "process_cpu_seconds_total", "User and system CPU time.", [((), used.ru_utime + used.ru_stime)]
         )
         yield gauge("process_start_time_seconds", "Start time of the process.", [((), self._started_at)])
-        yield gauge("process_resident_memory_bytes", "Resident memory.", [((), _resident())])
+        yield gauge("process_resident_memory_bytes", "Resident memory.", [((), resident_memory())])
         yield gauge("process_open_fds", "Open file descriptors.", [((), _open_files())])
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield gauge("process_max_fds", "Maximum open file descriptors.", [((), most)])
@@ -92,13 +91,6 @@ def _start_time() -> float:
     except OSError:
         return time.monotonic()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _open_files() -> int:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from sharebroker_server.broker.settings import ServeSettings, invalid
+from sharebroker_server.process_memory import available_memory
 from sharebroker_server.redis_link.data_folder import make_private
 from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis, socket_of, socket_url
 from sharebroker_server.redis_link.format_version import FORMAT_FILE, check_folder, check_redis
 from sharebroker_server.redis_link.link import LinkSettings, Replicas
 from sharebroker_server.redis_link.links import connect, link_families
-from sharebroker_server.redis_link.memory import available_memory, default_limit
+from sharebroker_server.redis_link.memory import default_limit
 from sharebroker_server.redis_link.port import Link, RedisError
 from sharebroker_server.telemetry.metrics import Family
 

@@ -12,7 +12,8 @@ from sharebroker_server.broker import redis as connections
 from sharebroker_server.broker.redis import open_redis
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.redis_link.memory import available_memory, default_limit
+from sharebroker_server.process_memory import available_memory
+from sharebroker_server.redis_link.memory import default_limit
 from tests.testkit.servers import free_port, running
 from tests.testkit.waiting import eventually
 

@@ -51,7 +51,10 @@ async def test_each_message_of_a_stream_is_decoded() -> None:
         yield DATA
         yield DATA
 
-    assert [message async for message in requests_of(ACQUIRE).messages(stream())] == [REQUEST, REQUEST]
+    assert [message async for message in requests_of(ACQUIRE).messages(stream(), CONTEXT)] == [
+        REQUEST,
+        REQUEST,
+    ]
 
 
 async def test_a_request_has_the_limits_of_its_method() -> None:
