@@ -12,7 +12,7 @@ from sharebroker_server.process_memory import available_memory, resident_memory,
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def test_resident_memory_includes_what_is_in_use() -> None:
+def test_resident_memory_includes_allocated_memory() -> None:
     before = resident_memory()
     data = bytearray(b"x") * (64 << 20)
     assert resident_memory() - before > 32 << 20

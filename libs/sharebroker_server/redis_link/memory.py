@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 import structlog
 
+from sharebroker_server.process_memory import available_memory
 from sharebroker_server.telemetry.metrics import Family, gauge
 
 _log = structlog.get_logger()
@@ -30,12 +31,15 @@ RESUMED: Final = 0.95
 """Share of the limit below which a line reports that records are accepted again."""
 
 
-def default_limit(memory: int) -> int:
+def default_limit(memory: int | None = None) -> int:
     """Returns the limit of Valkey's data in bytes, of `memory` bytes for the server and Valkey.
+
+    Without `memory` it is what this process and its children may use.
 
     A quarter is for the server. Half of the rest is for data: in the worst case every page changes while the
     child that rewrites the append-only file still has its copy.
     """
+    memory = available_memory() if memory is None else memory
     server = max(memory // SERVER_SHARE, SERVER_MINIMUM)
     return max((memory - server) // 2, SMALLEST_LIMIT)
 

@@ -18,7 +18,6 @@ from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
-from sharebroker_server.process_memory import resident_memory
 from sharebroker_server.rpc.field_count import Malformed, TooManyFields, count_fields
 from sharebroker_server.rpc.message_limits import MAX_READ, UNCOUNTED, MessageLimits
 from sharebroker_server.rpc.stream_memory import StreamMemory
@@ -88,13 +87,9 @@ class Receiver:
         streams: StreamMemory | None = None,
     ) -> None:
         self._late = LateRequests() if late is None else late
-        self._streams = streams or StreamMemory(resident=self._without_late)
+        self._streams = streams or StreamMemory(late=lambda: len(self._late) * MAX_READ)
         self._prompt = prompt
         self._turns = Turns()
-
-    def _without_late(self) -> int:
-        """Returns the resident memory in bytes, without late requests, which have a limit of their own."""
-        return resident_memory() - len(self._late) * MAX_READ
 
     async def receive(self, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         """Returns the only request of a call, not decoded.

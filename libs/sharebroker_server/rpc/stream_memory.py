@@ -75,19 +75,24 @@ class Growth:
 
 
 class StreamMemory:
-    """The streams of clients that await a message. `resident` and `trim` are those of the process."""
+    """The streams of clients that await a message. `resident` and `trim` are those of the process.
 
-    __slots__ = ("_calm", "_growth", "_pending", "_resident", "_timer", "_trim")
+    `late` returns the bytes of late requests, which have a limit of their own and are not compared.
+    """
+
+    __slots__ = ("_calm", "_growth", "_late", "_pending", "_resident", "_timer", "_trim")
 
     def __init__(
         self,
         limit: int | None = None,
         resident: Callable[[], int] = resident_memory,
         trim: Callable[[], None] = trim_memory,
+        late: Callable[[], int] = int,
     ) -> None:
         self._growth = Growth(min(MAX_GROWTH, available_memory() * 3 // 8) if limit is None else limit)
         self._resident = resident
         self._trim = trim
+        self._late = late
         self._pending: dict[StreamRead, Hashable] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._calm = 0
@@ -111,11 +116,14 @@ class StreamMemory:
             return
         if self._calm == _FREED:
             self._trim()
-        if self._pending and self._growth.exceeds(self._resident()):
+        if self._pending and self._exceeds():
             self._trim()
-            if self._growth.exceeds(self._resident()):
+            if self._exceeds():
                 self._end_streams()
         self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._compare)
+
+    def _exceeds(self) -> bool:
+        return self._growth.exceeds(self._resident() - self._late())
 
     def _end_streams(self) -> None:
         if len(self._pending) <= UNWATCHED:

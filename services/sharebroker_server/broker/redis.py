@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from sharebroker_server.broker.settings import ServeSettings, invalid
-from sharebroker_server.process_memory import available_memory
 from sharebroker_server.redis_link.data_folder import make_private
 from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis, socket_of, socket_url
 from sharebroker_server.redis_link.format_version import FORMAT_FILE, check_folder, check_redis
@@ -104,7 +103,7 @@ def _replicas(settings: ServeSettings) -> Replicas | None:
 async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> EmbeddedRedis:
     make_private(settings.data, names=_OWN_FILES)
     check_folder(settings.data)
-    limit = default_limit(available_memory()) if settings.max_memory is None else settings.max_memory
+    limit = default_limit() if settings.max_memory is None else settings.max_memory
     server = EmbeddedRedis(settings.data / _FOLDER, fsync=settings.fsync, max_memory=limit)
     await server.start()
     stack.push_async_callback(server.stop)
