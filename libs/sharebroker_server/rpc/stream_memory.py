@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import Final, Protocol
+from time import monotonic
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
@@ -51,6 +52,13 @@ class StreamRead(Protocol):
 
     def end(self) -> None:
         """Ends the stream."""
+
+
+class Pending(NamedTuple):
+    """The connection of a stream that awaits a message, and since when, in seconds."""
+
+    peer: Hashable
+    since: float
 
 
 class Growth:
@@ -93,13 +101,13 @@ class StreamMemory:
         self._resident = resident
         self._trim = trim
         self._late = late
-        self._pending: dict[StreamRead, Hashable] = {}
+        self._pending: dict[StreamRead, Pending] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._calm = 0
 
     def add(self, read: StreamRead, peer: Hashable) -> None:
         """Adds a stream of a connection."""
-        self._pending[read] = peer
+        self._pending[read] = Pending(peer, monotonic())
         if self._timer is None and len(self._pending) > UNWATCHED:
             self._trim()  # the allocator keeps what earlier streams have freed
             self._growth.reset()
@@ -129,19 +137,21 @@ class StreamMemory:
         if len(self._pending) <= UNWATCHED:
             self._growth.reset()  # they are not the cause
             return
-        chosen = victims(self._pending)
+        chosen = victims(self._pending, monotonic())
         _log.warning("unfinished messages use too much memory; ending streams", streams=len(chosen))
         for read in chosen:
             read.end()
 
 
-def victims(pending: dict[StreamRead, Hashable]) -> list[StreamRead]:
-    """Returns the streams to end, newest first; `pending` has their connections, oldest first.
+def victims(pending: dict[StreamRead, Pending], now: float) -> list[StreamRead]:
+    """Returns the streams to end, newest first; `pending` is in the order of time.
 
-    They are half of the streams of the connection with the most, else a quarter of all.
+    They are half of the streams of the connection with the most, else a quarter of all. Streams that have
+    received a message within the last interval are exempt, unless all have.
     """
     newest = list(reversed(pending))
-    ((peer, number),) = Counter(pending.values()).most_common(1)
+    silent = [read for read in newest if now - pending[read].since >= INTERVAL] or newest
+    ((peer, number),) = Counter(pending[read].peer for read in silent).most_common(1)
     if number >= _MANY:
-        return [read for read in newest if pending[read] == peer][: (number + 1) // 2]
-    return newest[: (len(newest) + 3) // 4]
+        return [read for read in silent if pending[read].peer == peer][: (number + 1) // 2]
+    return silent[: (len(silent) + 3) // 4]

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from sharebroker_server.rpc.stream_memory import UNWATCHED, Growth, StreamMemory, victims
+from sharebroker_server.rpc.stream_memory import (
+    INTERVAL,
+    UNWATCHED,
+    Growth,
+    Pending,
+    StreamMemory,
+    victims,
+)
 from tests.testkit.waiting import eventually
 
 MIB = 1 << 20
@@ -42,14 +49,19 @@ def test_the_baseline_falls_at_once_and_rises_slowly() -> None:
     ("peers", "ended"),
     [
         ("aaaabb", [3, 2]),  # half of those of the connection with the most, newest first
-        ("abababab", [6, 4]),
+        ("abababab", [7, 5]),
         ("abcdefgh", [7, 6]),  # else a quarter of all
         ("aab", [2]),
+        ("abcdEFGH", [3]),  # those of capital letters have just received a message
+        ("aaaaBBBBBB", [3, 2]),
+        ("AAAA", [3, 2]),
     ],
 )
-def test_newest_streams_of_the_connection_with_the_most_end(peers: str, ended: list[int]) -> None:
+def test_newest_silent_streams_of_the_connection_with_the_most_end(peers: str, ended: list[int]) -> None:
     reads = [Read() for _ in peers]
-    found = victims(dict(zip(reads, peers, strict=True)))
+    since = [100.0 if peer.islower() else 100.0 + INTERVAL for peer in peers]
+    pending = dict(zip(reads, map(Pending, peers.lower(), since), strict=True))
+    found = victims(dict(pending), 100.0 + INTERVAL * 1.5)
     assert [reads.index(read) for read in found if isinstance(read, Read)] == ended
 
 
