@@ -12,6 +12,7 @@ from sharebroker_server.rpc.stream_memory import (
     Growth,
     Pending,
     StreamMemory,
+    StreamRead,
     victims,
 )
 from tests.testkit.waiting import eventually
@@ -60,8 +61,8 @@ def test_the_baseline_falls_at_once_and_rises_slowly() -> None:
 def test_newest_silent_streams_of_the_connection_with_the_most_end(peers: str, ended: list[int]) -> None:
     reads = [Read() for _ in peers]
     since = [100.0 if peer.islower() else 100.0 + INTERVAL for peer in peers]
-    pending = dict(zip(reads, map(Pending, peers.lower(), since), strict=True))
-    found = victims(dict(pending), 100.0 + INTERVAL * 1.5)
+    pending: dict[StreamRead, Pending] = dict(zip(reads, map(Pending, peers.lower(), since), strict=True))
+    found = victims(pending, 100.0 + INTERVAL * 1.5)
     assert [reads.index(read) for read in found if isinstance(read, Read)] == ended
 
 

@@ -14,7 +14,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.gateway.admin.cluster import metadata_of
 from sharebroker_server.gateway.authorization import GROUP, TOPIC, Access
-from sharebroker_server.gateway.grpc.servicers import Check, Function, Items
+from sharebroker_server.gateway.grpc.servicers import PORTION, Check, Function, Items
 from sharebroker_server.rpc.errors import refusal, wire
 from sharebroker_server.security.acl import CLUSTER, AclOperation, Resource
 
@@ -98,21 +98,28 @@ async def metadata(
     _: Function[Any, Any], access: Access, request: admin_pb2.MetadataRequest, deadline: Deadline
 ) -> admin_pb2.MetadataResponse:
     """Describes the topics that the caller may describe; of all topics, others are left out."""
-    creates = request.allow_auto_topic_creation
+    creates, turns = request.allow_auto_topic_creation, access.gateway.turns
     if not request.topics:
         every = [topic.name for topic in access.gateway.catalog.catalog.topics()]
-        visible = [name for name in every if access.allows(AclOperation.DESCRIBE, TOPIC, name)]
+        allows = ((name, access.allows(AclOperation.DESCRIBE, TOPIC, name)) for name in every)
+        visible = [name for name, allowed in await turns.collect(allows, PORTION) if allowed]
         return await metadata_of(access.gateway, visible, deadline, create=False)
-    denials: dict[str, KafkaError | None] = {
-        name: access.denial(AclOperation.DESCRIBE, TOPIC, name)
-        or (access.creation_denial(name) if creates else None)
-        for name in request.topics
-    }
-    allowed = [name for name, error in denials.items() if error is None]
-    response = await metadata_of(access.gateway, allowed, deadline, create=creates)
-    for name, error in denials.items():
-        if error is not None:
-            response.topics.add(name=name, error_code=wire(error.code))
+
+    def denial(name: str) -> KafkaError | None:
+        denied = access.denial(AclOperation.DESCRIBE, TOPIC, name)
+        return denied or (access.creation_denial(name) if creates else None)
+
+    named = ((name, denial(name)) for name in dict.fromkeys(request.topics))
+    denials = await turns.collect(named, PORTION)
+    response = await metadata_of(
+        access.gateway, [name for name, error in denials if error is None], deadline, create=creates
+    )
+    refused = (
+        admin_pb2.MetadataResponse.Topic(name=name, error_code=wire(error.code))
+        for name, error in denials
+        if error is not None
+    )
+    response.topics.extend(await turns.collect(refused, PORTION))
     return response
 
 

@@ -19,7 +19,7 @@ from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.security import audit
 from sharebroker_server.security.user_access import requester
 
-_PORTION: Final = 500
+PORTION: Final = 500
 """Items that are authorized in one turn of the event loop."""
 
 Q = TypeVar("Q")
@@ -153,7 +153,7 @@ class Items:
             self.check(access, request)
         items = getattr(request, self.requested)
         turns = access.gateway.turns
-        denials = await turns.collect((self.denial(access, item) for item in items), _PORTION)
+        denials = await turns.collect((self.denial(access, item) for item in items), PORTION)
         if not any(denials):
             return await function(access.gateway, request, deadline)
         allowed = [item for item, error in zip(items, denials, strict=True) if error is None]
@@ -168,7 +168,7 @@ class Items:
             None if error is None else self.refused(item, error)
             for item, error in zip(items, denials, strict=True)
         )
-        refused = await turns.collect(results, _PORTION)
+        refused = await turns.collect(results, PORTION)
         merged = _merged(refused, list(getattr(response, self.answered)))
         response.ClearField(self.answered)
         getattr(response, self.answered).extend(merged)

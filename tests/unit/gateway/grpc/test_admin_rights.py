@@ -66,6 +66,20 @@ async def test_many_items_are_authorized_in_portions(access: Access, table: Tabl
     assert turns.taken >= 8
 
 
+async def test_metadata_of_many_topics_is_authorized_in_portions(
+    access: Access, table: TableAuthorizer
+) -> None:
+    names = [f"topic{number}" for number in range(2_000)]
+    for name in names:
+        table.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    access.gateway.turns = turns = CountedTurns()
+    response = await rights.metadata(
+        Function(), access, admin_pb2.MetadataRequest(topics=names), Deadline(10)
+    )
+    assert codes(response.topics) == [DENIED] * 2_000
+    assert turns.taken >= 8
+
+
 async def test_denied_topics_get_their_error_and_the_others_are_created(
     access: Access, table: TableAuthorizer
 ) -> None:
