@@ -378,7 +378,11 @@ class WriteQueue:
 
 
 def _is_retried(transition: Transition) -> bool:
-    return bool(transition.batches) or (bool(transition.locks) and transition.reply is None)
+    """Returns whether a transition that was not rolled back is written again.
+
+    One that only stores the start offset is, too: no later write may store it.
+    """
+    return bool(transition.batches) or transition.reply is None
 
 
 def _replies(

@@ -508,13 +508,14 @@ def test_waiting_replies_are_rejected_and_the_write_is_empty() -> None:
 
 def test_only_changes_without_runs_are_retried() -> None:
     queue, effects = WriteQueue(), Effects()
-    lost, other = transition(), transition()
-    queue.add_retries([lost, transition(runs=True), transition(batches=False)], 10.0)
+    lost, other, start_offset = transition(), transition(), transition(batches=False)
+    empty = transition(batches=False, reply=lambda _: None)
+    queue.add_retries([lost, transition(runs=True), empty, start_offset], 10.0)
     assert (queue.retry_at, queue.idle) == (10.0 + RETRY_INTERVAL, False)
     queue.add_retries([other], 11.0)
     assert queue.retry_at == 10.0 + RETRY_INTERVAL  # the first failure sets the time
     queue.flush_retries(effects)
-    assert effects.transitions == (lost, other)
+    assert effects.transitions == (lost, start_offset, other)
     assert queue.idle is False
     assert not queue.retry_at
 
