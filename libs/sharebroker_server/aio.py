@@ -121,11 +121,22 @@ class Turns:
     async def gather(
         self, call: Callable[[I], Awaitable[T]], items: Iterable[I], size: int = CALLS_AT_ONCE
     ) -> list[T]:
-        """Returns the result of `call` for each item, in order; `size` calls run at the same time."""
+        """Returns what `gather_in_portions` does; others have their turns between two portions."""
         results: list[T] = []
         async for portion in self.portions(items, size):
             results += await asyncio.gather(*map(call, portion))
         return results
+
+
+async def gather_in_portions(
+    call: Callable[[I], Awaitable[T]], items: Iterable[I], size: int = CALLS_AT_ONCE
+) -> list[T]:
+    """Returns the result of `call` for each item, in order; `size` calls run at the same time."""
+    results: list[T] = []
+    remaining = iter(items)
+    while portion := [*islice(remaining, size)]:
+        results += await asyncio.gather(*map(call, portion))
+    return results
 
 
 async def _run_after(earlier: asyncio.Task[Any] | None, work: Coroutine[Any, Any, T]) -> T:

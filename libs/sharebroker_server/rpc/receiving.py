@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.descriptor import Descriptor
@@ -21,6 +21,8 @@ from sharebroker_server.aio import Turns
 from sharebroker_server.rpc.field_count import Malformed, TooManyFields, count_fields
 from sharebroker_server.rpc.message_limits import MAX_READ, UNCOUNTED, MessageLimits
 from sharebroker_server.rpc.stream_memory import StreamMemory
+
+M = TypeVar("M")
 
 PROMPT: Final = 0.1
 """Seconds after which a request that is still incomplete is late."""
@@ -63,11 +65,13 @@ class LateRequests:
 
 
 class _Request:
-    """A request that is being received by a task."""
+    """A request that is being received by the current task."""
 
     __slots__ = ("ended", "task")
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         self.task = task
         self.ended = False
 
@@ -75,6 +79,20 @@ class _Request:
         """Ends the receiving task."""
         self.ended = True
         self.task.cancel()
+
+    async def received(self, message: Awaitable[M]) -> M:
+        """Returns a message once it is complete. Raises THROTTLING_QUOTA_EXCEEDED after `end`."""
+        try:
+            return await message
+        except asyncio.CancelledError:
+            if not self.ended:
+                raise
+            self.task.uncancel()
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                "The request is incomplete, and this server is receiving too many such requests.",
+                retry_after=_RETRY_AFTER,
+            ) from None
 
 
 class Receiver:
@@ -103,17 +121,10 @@ class Receiver:
         return data
 
     async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        task = asyncio.current_task()
-        assert task is not None
-        request = _Request(task)
+        request = _Request()
         timer = asyncio.get_running_loop().call_later(self._prompt, self._is_late, request, context)
         try:
-            return await context.read()
-        except asyncio.CancelledError:
-            if not request.ended:
-                raise
-            task.uncancel()
-            raise _too_many_unfinished() from None
+            return await request.received(context.read())
         finally:
             timer.cancel()
             self._late.discard(request)
@@ -128,17 +139,10 @@ class Receiver:
 
         Raises StopAsyncIteration, and THROTTLING_QUOTA_EXCEEDED if unfinished messages use too much memory.
         """
-        task = asyncio.current_task()
-        assert task is not None
-        request = _Request(task)
+        request = _Request()
         self._streams.add(request, peer)
         try:
-            return await anext(requests)
-        except asyncio.CancelledError:
-            if not request.ended:
-                raise
-            task.uncancel()
-            raise _too_many_unfinished() from None
+            return await request.received(anext(requests))
         finally:
             self._streams.discard(request)
 
@@ -204,14 +208,6 @@ class Decoder:
             return self._parse(data)
         except DecodeError as failure:
             raise _undecodable(str(failure)) from failure
-
-
-def _too_many_unfinished() -> KafkaError:
-    return KafkaError(
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        "The request is incomplete, and this server is receiving too many such requests.",
-        retry_after=_RETRY_AFTER,
-    )
 
 
 def _undecodable(reason: str) -> KafkaError:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.aio import CALLS_AT_ONCE, doubling
+from sharebroker_server.aio import doubling, gather_in_portions
 from sharebroker_server.leader_calls.messages import release_request
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
@@ -316,8 +316,7 @@ class Leaders:
         parts = list(parts)
         groups, unknown = self._by_known_leader(parts, routes)
         if unknown:
-            for first in range(0, len(unknown), CALLS_AT_ONCE):
-                await asyncio.gather(*map(self._look_up, unknown[first : first + CALLS_AT_ONCE]))
+            await gather_in_portions(self._look_up, unknown)
             groups, unknown = self._by_known_leader(parts, routes)
         return groups, unknown
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker.aio.connection import Connection, call
+from sharebroker.aio.stream import set_detail
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.accumulator import Accumulator, LostOffsets, PendingAckBatch
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import AcknowledgeRequest
-from sharebroker_protocol.records.record import AcknowledgeType, ReleaseDetail
+from sharebroker_protocol.records.record import AcknowledgeType
 
 if TYPE_CHECKING:
     from sharebroker_protocol.gateway.v1.share_pb2 import AcknowledgeResponse
@@ -149,7 +150,7 @@ def _may_succeed(error: KafkaError) -> bool:
 
 
 def _add_decision(request: AcknowledgeRequest, part: _Part, lock_ms: int) -> None:
-    batch, detail = part.batch, part.batch.detail
+    batch = part.batch
     decision = request.acknowledgements.add(
         topic=batch.acquisition.topic,
         partition=batch.acquisition.partition,
@@ -157,16 +158,8 @@ def _add_decision(request: AcknowledgeRequest, part: _Part, lock_ms: int) -> Non
         last_offset=part.last,
         lock_token=batch.acquisition.token,
         type=batch.kind.value,
-        blameless=batch.unseen or (isinstance(detail, ReleaseDetail) and detail.blameless),
+        lock_ms=lock_ms if batch.kind is AcknowledgeType.RENEW else 0,
     )
-    if batch.kind is AcknowledgeType.RENEW:
-        decision.lock_ms = detail if isinstance(detail, int) else lock_ms
-        return
-    if isinstance(detail, ReleaseDetail):
-        decision.reason = detail.reason
-        detail = detail.delay_ms
-    delay_ms = detail
-    if isinstance(delay_ms, int):
-        decision.delay_ms = delay_ms
-    elif isinstance(delay_ms, str):
-        decision.reason = delay_ms
+    set_detail(decision, batch.kind, batch.detail)
+    if batch.unseen:
+        decision.blameless = True

@@ -24,6 +24,10 @@ from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords
 if TYPE_CHECKING:
     import grpc
 
+    from sharebroker_protocol.delivery.v1.delivery_pb2 import Acknowledgement
+    from sharebroker_protocol.gateway.v1.share_pb2 import AcknowledgeRequest
+    from sharebroker_protocol.records.record import Detail
+
 DURABLE_LOCK_MS: Final = 60_000
 """The shortest lock that outlives its stream: its renewal is stored, so the first one is sent at once."""
 
@@ -207,16 +211,22 @@ def _add_ack_batch(request: ConsumeRequest, batch: PendingAckBatch) -> None:
     )
     if batch.last != batch.first:
         ack.last_offset = batch.last
-    if isinstance(batch.detail, int) and batch.kind is AcknowledgeType.RENEW:
-        ack.lock_ms = batch.detail
-    elif isinstance(batch.detail, int):
-        ack.delay_ms = batch.detail
-    elif isinstance(batch.detail, ReleaseDetail):
-        ack.blameless = batch.detail.blameless
-        ack.reason = batch.detail.reason
-        if batch.detail.delay_ms is not None:
-            ack.delay_ms = batch.detail.delay_ms
-    elif batch.detail:
-        ack.reason = batch.detail
-    elif batch.unseen:
+    set_detail(ack, batch.kind, batch.detail)
+    if batch.unseen and batch.detail is None:
         ack.unseen = True
+
+
+def set_detail(
+    message: Acknowledgement | AcknowledgeRequest.Decision, kind: AcknowledgeType, detail: Detail
+) -> None:
+    """Sets the fields of an acknowledgement that depend on its detail."""
+    if isinstance(detail, ReleaseDetail):
+        message.blameless = detail.blameless
+        message.reason = detail.reason
+        detail = detail.delay_ms
+    if isinstance(detail, str):
+        message.reason = detail
+    elif detail is not None and kind is AcknowledgeType.RENEW:
+        message.lock_ms = detail
+    elif detail is not None:
+        message.delay_ms = detail

@@ -66,10 +66,8 @@ async def describe_configs(
 ) -> admin.DescribeConfigsResponse:
     """Returns the effective config of each resource. Raises INVALID_REQUEST for too many."""
     check_described(request.resources)
-    response = admin.DescribeConfigsResponse()
-    async for portion in gateway.turns.portions(request.resources, DESCRIBED_AT_ONCE):
-        response.results.extend(_configs(gateway, resource) for resource in portion)
-    return response
+    described = (_configs(gateway, resource) for resource in request.resources)
+    return admin.DescribeConfigsResponse(results=await gateway.turns.collect(described, DESCRIBED_AT_ONCE))
 
 
 def check_described(resources: Sized) -> None:

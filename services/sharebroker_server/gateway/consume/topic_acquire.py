@@ -97,9 +97,9 @@ class TopicAcquire:
 
     async def ensure(self, group_id: str, topics: TopicFilter, deadline: Deadline) -> None:
         """Has the group's state of the topics initialised. Raises KafkaError."""
-        for start in range(0, len(topics), _INITIALISED_AT_ONCE):
-            portion = topics[start : start + _INITIALISED_AT_ONCE]
-            await asyncio.gather(*(self._initializer.ensure(group_id, t, deadline) for t, _ in portion))
+        await self._gateway.turns.gather(
+            lambda topic: self._initializer.ensure(group_id, topic[0], deadline), topics, _INITIALISED_AT_ONCE
+        )
 
     async def prepare_retry(self, errors: Sequence[KafkaError], group_id: str, backoff: Backoff) -> None:
         """Waits before a retry. Raises the first error if a retry cannot help, or at the deadline."""

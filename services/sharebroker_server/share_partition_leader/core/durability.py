@@ -272,7 +272,7 @@ def of_timeouts(lost: Sequence[LostLock], time_ms: float) -> Transition:
         state_batch(lock.first, lock.last, lock.state, lock.delivery_count, lock.not_before_ms)
         for lock in lost
     )
-    failed = [
+    transition.failed = [
         FailedRecords(
             lock.first,
             lock.last,
@@ -282,10 +282,8 @@ def of_timeouts(lost: Sequence[LostLock], time_ms: float) -> Transition:
         )
         for lock in lost
         if lock.state is RecordState.ARCHIVED
-    ]
-    if failed:
-        transition.failed = failed
-        transition.describe_failures(time_ms)
+    ] or None
+    transition.describe_failures(time_ms)
     return transition
 
 

@@ -106,10 +106,12 @@ class Transition:
             self.failed.append(failed)
 
     def describe_failures(self, time_ms: float, reason: str = "") -> None:
-        """Adds the time and the reason to the failed records, and unites equal neighbours."""
+        """Adds the time and the reason to the failed records, if any, and unites equal neighbours."""
+        if self.failed is None:
+            return
         stored = reason[:LONGEST_STORED_REASON]
         self.failed = merged_failures(
-            entry._replace(time_ms=int(time_ms), reason=stored) for entry in self.failed or ()
+            entry._replace(time_ms=int(time_ms), reason=stored) for entry in self.failed
         )
 
     def add(

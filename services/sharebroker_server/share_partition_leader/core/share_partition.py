@@ -268,8 +268,7 @@ class SharePartition:
         retry = self._retry(RetryCause.RELEASE, now, delay)
         renewed = mark(self.in_flight, self.settings, event.member, batches, transition, retry)
         count_acknowledged(self.counts, batches)
-        if transition.failed is not None:
-            transition.describe_failures(self._stored_time(now), event.reason)
+        transition.describe_failures(self._stored_time(now), event.reason)
         if renewed:
             deadline = now + (event.lock or self.settings.lock_duration)
             durable = is_durable(event.member, event.lock)
@@ -297,8 +296,7 @@ class SharePartition:
         if lock.last >= 0:
             self._locks.watch(lock)
         count_acknowledged(self.counts, batches)
-        if transition.failed is not None:
-            transition.describe_failures(self._stored_time(now))
+        transition.describe_failures(self._stored_time(now))
         if self.settings.renew_enabled:
             transition.locks = self._locks.renew(reconciliation.renewed, deadline)
         self._abandoned = False
@@ -341,8 +339,7 @@ class SharePartition:
                 if not event.session or (event.session == lock.session and not lock.durable):
                     target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
                     transition.add(run, target, run.next_delivery_ms(retry))
-            if transition.failed is not None:
-                transition.describe_failures(self._stored_time(now))
+            transition.describe_failures(self._stored_time(now))
             if transition.runs:
                 self._queue(transition, effects)
         effects.wake = event.undo

@@ -2,7 +2,7 @@
 
 Only a lock's holder may acknowledge, renew or release its records. The text before the first "@" is the
 number of a stream, if any, and the principal in percent encoding, which contains no "@"; the rest is the
-member id. The core compares holders as texts.
+member id (`core.runs.member_of`). Otherwise the core compares holders as texts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from sharebroker_server.security.principal import ANONYMOUS
+from sharebroker_server.share_partition_leader.core.runs import member_of
 
 MAX_CACHED_PRINCIPALS: Final = 1_000
 """Encoded principals that are cached."""
@@ -28,11 +29,6 @@ def member_holder(member_id: str, principal: str = "") -> str:
 def new_stream_holder(member_id: str, principal: str = "") -> str:
     """A new holder, for a stream of a member."""
     return f"{next(_streams)}{encoded_principal(principal)}@{member_id}"
-
-
-def member_of(holder: str) -> str:
-    """The member id of a holder."""
-    return holder.partition("@")[2]
 
 
 def principal_of(holder: str) -> str:

@@ -28,9 +28,8 @@ from sharebroker_server.share_partition_leader.core.events import (
     UndoAcquire,
     WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.runs import Transition
+from sharebroker_server.share_partition_leader.core.runs import Transition, member_of
 from sharebroker_server.share_partition_leader.core.share_partition import relinquished
-from sharebroker_server.share_partition_leader.share_partition.holders import member_of
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces

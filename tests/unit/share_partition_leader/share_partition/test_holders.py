@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharebroker_server.share_partition_leader.core.runs import member_of
 from sharebroker_server.share_partition_leader.share_partition.holders import (
     MAX_CACHED_PRINCIPALS,
     encoded_principal,
     is_held_by,
     member_holder,
-    member_of,
     new_stream_holder,
     principal_of,
 )
