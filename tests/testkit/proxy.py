@@ -52,6 +52,10 @@ class FaultProxy:
     async def refuse(self) -> None:
         """Stops listening and aborts all connections."""
         if self._server is not None:
+            # asyncio loses an accepted connection if the server closes before its transport exists.
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+            await asyncio.sleep(0)
             self._server.close()
             self._server = None
         await self.cut()
