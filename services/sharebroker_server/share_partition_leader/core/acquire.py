@@ -262,7 +262,7 @@ def archive_hidden(
 ) -> list[AcquiredRange]:
     """Archives and counts what was just acquired of hidden batches, ascending; returns the rest.
 
-    `event` is ABORT or EXPIRE. The change is in memory and is written later (see `core.share_partition`,
+    `event` is ABORT or EXPIRE. The change is in memory and is written later (see `core.durability`,
     kind 2).
     """
     kept, withheld = divide(acquired, joined(hidden))

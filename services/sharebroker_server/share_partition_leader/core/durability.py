@@ -13,6 +13,15 @@ the retry queue until a write succeeds. A late retry does no harm: of two states
 delivery count wins, and a newer time or durable lock of the same delivery count is written with it. A durable
 lock is written as it is when the write is built; the result of a renewal waits for it, the acquisition does
 not.
+
+*Three kinds of change are not acknowledgements and still have to be stored:*
+
+1. A lock timeout takes effect at once. If its write fails, it is retried.
+2. The start offset can move over records that no acknowledgement names: markers, aborted transactions and
+   expired records. Lag is computed from the stored start offset, so it is written again when nothing in
+   flight will carry it.
+3. An acknowledgement may name records below the start offset, which are ignored (Kafka). If that start offset
+   is not stored yet, the reply waits for a write: the next leader could deliver the records again.
 """
 
 from __future__ import annotations

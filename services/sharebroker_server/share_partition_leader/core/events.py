@@ -63,6 +63,10 @@ class SharePartitionSettings:
 
     longest_journal: int = 100
     """`share.failed.records.max`: entries in the journal of failed records; 0: there is none."""
+    dead_letters: bool = False
+    """Whether failed records wait until their dead letters are written, before they are archived."""
+    max_archiving: int = 10_000
+    """`share.partition.max.archiving.records`: archiving records from which on no record is acquired."""
 
     @property
     def throttle_limit(self) -> int:
@@ -130,6 +134,23 @@ class LostLock(NamedTuple):
     delivery_count: int
     state: RecordState
     not_before_ms: int = 0
+
+
+class ArchivingRecords(NamedTuple):
+    """Offsets first..last that failed together and wait until their dead letters are written.
+
+    `delivery_count`: deliveries to members. `disposition` is the number of a Disposition, `reason` the text
+    of the acknowledgement. `time_ms` is the time of the failure, in milliseconds since the Unix epoch by the
+    clock of Redis. `member_id` held the records last.
+    """
+
+    first: int
+    last: int
+    delivery_count: int
+    disposition: int
+    reason: str
+    time_ms: int
+    member_id: str
 
 
 Reply = Callable[[KafkaError | None], None]
@@ -228,6 +249,15 @@ class WriteCompleted(NamedTuple):
     error: KafkaError | None
 
 
+class LettersWritten(NamedTuple):
+    """The dead letters of these ranges of offsets are written, so that their records become archived.
+
+    Offsets that are not archiving are ignored.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+
+
 class Stop(NamedTuple):
     """Accept no more requests; write what waits, retries included."""
 
@@ -247,6 +277,7 @@ Event = (
     | Configure
     | TimerFired
     | WriteCompleted
+    | LettersWritten
     | Stop
     | Retire
 )
@@ -260,8 +291,9 @@ class Effects:
     write; `write_due` requests a call of `next_write` at the end of this turn of the event loop. `replies`
     are requests that are decided, `lost` are locks that ended before their holder acknowledged. `deadline` is
     the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have become
-    available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left, and
-    neither a lock nor a write remains.
+    available. `archiving`: dead letters have to be written for `SharePartition.archiving`. `retire`: the
+    stored state belongs to another leader or epoch. `unused`: members left, and neither a lock nor a write
+    remains.
     """
 
     acquired: Sequence[AcquiredRange] = ()
@@ -272,6 +304,7 @@ class Effects:
     lost: Sequence[LostLock] = ()
     deadline: float | None = None
     wake: bool = False
+    archiving: bool = False
     retire: bool = False
     unused: bool = False
 

@@ -16,6 +16,7 @@ from sharebroker_protocol.model import FINISHED, AckBatch, AckType, Disposition,
 from sharebroker_server.leader_calls.values import Unreconciled, UnreconciledReason
 from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
@@ -56,15 +57,19 @@ class Reconciliation:
     """
 
     in_flight: InFlight
-    delivery_count_limit: int
+    settings: SharePartitionSettings
     lock: Lock
     transition: Transition
     retry: FailedDelivery | None = None
     unreconciled: list[Unreconciled] = field(default_factory=list, init=False)
     renewed: list[tuple[Run, Lock]] = field(default_factory=list, init=False)
 
-    def add(self, batch: AckBatch, end: int) -> None:
-        """Reconciles what is possible of a batch; the log ends before offset `end`."""
+    def run(self, batches: Sequence[AckBatch], end: int) -> None:
+        """Reconciles what is possible of the batches; the log ends before offset `end`."""
+        for batch in batches:
+            self._add(batch, end)
+
+    def _add(self, batch: AckBatch, end: int) -> None:
         in_flight, (first, last, types, _) = self.in_flight, batch
         if first < in_flight.start:
             self._leave(first, min(last, in_flight.start - 1), UnreconciledReason.FINISHED)
@@ -125,7 +130,7 @@ class Reconciliation:
             self.transition.rejected += run.size
             disposition = Disposition.REJECTED
         if target is AVAILABLE:
-            target = self.transition.after_release(run.delivery_count, self.delivery_count_limit)
+            target = self.transition.after_release(run.delivery_count, self.settings.delivery_count_limit)
         not_before_ms = run.next_delivery_ms(self.retry) if target is AVAILABLE else 0
         self.transition.add(run, target, not_before_ms, disposition)
 

@@ -28,15 +28,6 @@ offset passes only records whose final state is durable, or is part of this writ
 *Scheduled records* enter the window like others, and wait there as AVAILABLE until their time. That is not
 stored: the next leader reads the times with the records.
 
-*Three kinds of change are not acknowledgements and still have to be stored:*
-
-1. A lock timeout takes effect at once. If its write fails, it is retried.
-2. The start offset can move over records that no acknowledgement names: markers, aborted transactions and
-   expired records. Lag is computed from the stored start offset, so it is written again when nothing in
-   flight will carry it.
-3. An acknowledgement may name records below the start offset, which are ignored (Kafka). If that start offset
-   is not stored yet, the reply waits for a write: the next leader could deliver the records again.
-
 *Order of calls.* `handle` applies one event and returns its effects; the shell performs them in the order of
 `Effects`. To acquire: `fetch_offset`, read the log there, then `Acquire`. To write: after `write_due`, one
 `next_write` at the end of the turn of the event loop, then `WriteCompleted`; `next_write` returns None if the
@@ -188,6 +179,21 @@ class SharePartition:
         offset = self.in_flight.acquirable_offset(self.settings)
         return offset if offset is not None and offset < log_end else None
 
+    def archiving(self, limit: int) -> Sequence[events.ArchivingRecords]:
+        """Returns the records whose dead letters have to be written, by offset; at most `limit` offsets.
+
+        That they are archiving is durable.
+        """
+        return ()
+
+    def archiving_ranges(self) -> Sequence[tuple[int, int]]:
+        """Returns the offsets that a next leader may load as archiving, first and last of each range.
+
+        Their dead letters may be requested again. It includes records that are archived by `LettersWritten`,
+        until that is durable.
+        """
+        return ()
+
     def next_deadline(self) -> float | None:
         """The time of the next `TimerFired`; it may be early, never late. None: nothing waits for a time."""
         deadline, retry, due = self._locks.bound, self._writes.retry_at, self.in_flight.due
@@ -284,15 +290,9 @@ class SharePartition:
         transition = Transition(reply, blameless=not self.settings.releases_count)
         deadline = now + self.settings.lock_duration
         lock = self._locks.issue(member, deadline)
-        reconciliation = Reconciliation(
-            self.in_flight,
-            self.settings.delivery_count_limit,
-            lock,
-            transition,
-            self._retry(RetryCause.RELEASE, now),
-        )
-        for batch in batches:
-            reconciliation.add(batch, log_end)
+        retry = self._retry(RetryCause.RELEASE, now)
+        reconciliation = Reconciliation(self.in_flight, self.settings, lock, transition, retry)
+        reconciliation.run(batches, log_end)
         if lock.last >= 0:
             self._locks.watch(lock)
         count_acknowledged(self.counts, batches)
@@ -391,6 +391,9 @@ class SharePartition:
         effects.deadline = self.next_deadline()
         effects.unused = self._abandoned and self.unused
 
+    def _letters_written(self, event: events.LettersWritten, now: float, effects: Effects) -> None:
+        """Ignores all offsets: no record is archiving."""
+
     def _stop(self, event: events.Stop, now: float, effects: Effects) -> None:
         self.stopping = True
         self._writes.flush_retries(effects)
@@ -436,7 +439,7 @@ class SharePartition:
         """Queues the transition, or replies at once.
 
         An empty transition waits only if `batches` names offsets below a start offset that is not yet stored
-        (kind 3).
+        (`core.durability`, kind 3).
         """
         start = self.in_flight.start
         if (
@@ -467,7 +470,7 @@ class SharePartition:
         self._writes.add(transition, effects)
 
     def _persist_start_offset(self, effects: Effects) -> None:
-        """Writes the start offset where no acknowledgement will carry it (kind 2)."""
+        """Writes the start offset where no acknowledgement will carry it (`core.durability`, kind 2)."""
         carried = self.in_flight.runs or self.in_flight.start <= self._sent_start
         if not (carried or self.stopping):
             self._writes.add(Transition(), effects)
@@ -489,6 +492,7 @@ _HANDLERS: Final[Mapping[type, Callable[[SharePartition, Any, float, Effects], N
     events.Configure: SharePartition._configure,
     events.TimerFired: SharePartition._timer_fired,
     events.WriteCompleted: SharePartition._write_completed,
+    events.LettersWritten: SharePartition._letters_written,
     events.Stop: SharePartition._stop,
     events.Retire: SharePartition._retire,
 }
