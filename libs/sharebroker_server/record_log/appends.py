@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import LEADER_EPOCH, BatchHeader, Buffer, StoredBatch, assign
@@ -16,6 +16,7 @@ from sharebroker_server.record_log.core.message_ids import (
     repeated_ranges,
     repeated_run,
 )
+from sharebroker_server.record_log.core.notes import Note, NotesDraft
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import Scheduled, ranges_of
 from sharebroker_server.record_log.core.transactions import Draft, marker_batch, snapshots_of
@@ -168,7 +169,39 @@ class RecallAppend:
         return (), Appended(self.offset, self.offset, -1)
 
 
-Append: TypeAlias = RecordsAppend | MarkerAppend | RecallAppend
+class Noted(NamedTuple):
+    """What an append with notes writes: validated record batches (empty: none), and changed notes."""
+
+    data: Buffer
+    headers: list[BatchHeader]
+    notes: Mapping[str, Note]
+
+
+@dataclass(slots=True)
+class NotedAppend:
+    """An append whose records depend on notes, or that writes notes.
+
+    `decide` receives the notes after the earlier appends and the offset of its first record. It may raise
+    KafkaError. It runs when the group is built, so that no other append changes the notes in between.
+    """
+
+    decide: Callable[[NotesDraft, int], Noted]
+    size: int
+    result: asyncio.Future[Appended] = field(default_factory=_future)
+
+    def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
+        """Returns its batches with the next offsets of the group. Raises KafkaError."""
+        notes = group.draft.draft_notes(group.now_ms)
+        data, headers, changes = self.decide(notes, group.offset)
+        notes.set(changes)
+        if not headers:
+            return (), Appended(group.offset, group.offset - 1, -1)
+        stamp = group.log_append_ms
+        batches = assign(data, headers, group.offset, LEADER_EPOCH, stamp)
+        return batches, Appended(group.offset, batches[-1].last_offset, -1 if stamp is None else stamp)
+
+
+Append: TypeAlias = RecordsAppend | MarkerAppend | RecallAppend | NotedAppend
 
 
 class Group:
@@ -200,13 +233,16 @@ class Group:
     def snapshots(self) -> Mapping[str, bytes]:
         """The producer snapshots to store with the batches."""
         draft = self.draft
-        changed = draft.producers or draft.duplicates or draft.scheduled or draft.recalled
+        changed = (
+            draft.producers or draft.duplicates or draft.scheduled or draft.recalled or draft.changed_notes
+        )
         return snapshots_of(draft) if changed else NO_SNAPSHOTS
 
     @property
     def changes_store(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.batches or self.draft.producers or self.draft.recalled)
+        draft = self.draft
+        return bool(self.batches or draft.producers or draft.recalled or draft.changed_notes)
 
     @property
     def beyond_limit(self) -> bool:

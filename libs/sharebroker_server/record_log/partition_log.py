@@ -45,7 +45,7 @@ may have seen are not assigned to other records, even if the store lost them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
@@ -59,6 +59,8 @@ from sharebroker_server.record_log.appends import (
     AppendQueue,
     Group,
     MarkerAppend,
+    Noted,
+    NotedAppend,
     RecallAppend,
     RecordsAppend,
 )
@@ -71,6 +73,7 @@ from sharebroker_server.record_log.core.batch import (
 )
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
+from sharebroker_server.record_log.core.notes import NotesDraft
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import MAX_RANGES, check_not_due
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
@@ -250,6 +253,17 @@ class PartitionLog:
             self.recalled += 1
             check_not_due(offset, self.transactions.schedules.due_of(offset), now_ms())
 
+    async def append_noted(self, decide: Callable[[NotesDraft, int], Noted], size: int) -> Appended:
+        """Appends records together with notes, in one step of the store; or notes only.
+
+        `decide` is called once, right before the write: see `NotedAppend`. `size` is the number of bytes that
+        wait until then. Without records, the result's last offset is below its base offset.
+
+        Raises:
+            KafkaError: errors of `decide` and `NotesDraft.set`; else as `append`.
+        """
+        return await self._enqueue(NotedAppend(decide, size))
+
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
         """Returns whole batches from the one that contains `offset`; None if they are not in memory.
 
@@ -338,6 +352,26 @@ class PartitionLog:
             self.transactions.remove_producers(expired)
             await self._delete(self.log_start_offset, snapshot_names(expired))
         return len(expired)
+
+    async def remove_notes(self, keys: Iterable[str]) -> None:
+        """Removes notes, except those that an append changes at the moment.
+
+        A note that the store still has after a failure returns when the log is opened next.
+
+        Raises:
+            KafkaError: as `delete_records`.
+        """
+        self._check_phase(LogPhase.OPEN)
+        writing = self._writing.draft.notes if self._writing else None
+        notes = self.transactions.notes
+        removed = [
+            key
+            for key in keys
+            if notes.get(key) is not None and (writing is None or key not in writing.changed)
+        ]
+        if removed:
+            notes.remove(removed)
+            await self._delete(self.log_start_offset, snapshot_names(notes=removed))
 
     async def forget_schedules(self) -> int:
         """Removes the oldest schedules beyond the limit of those that have passed; returns their number.
@@ -528,7 +562,8 @@ class PartitionLog:
         if before > self.log_start_offset:
             ended, scheduled = self.transactions.ended_before(before)
             recalled = self.transactions.schedules.recalled_in(0, before)
-            await self._delete(before, snapshot_names((), ended, scheduled, recalled))
+            notes = self.transactions.notes.attached_before(before)
+            await self._delete(before, snapshot_names((), ended, scheduled, recalled, notes))
             self._state.move_log_start(before)
             self.transactions.drop_before(before)
         return self.log_start_offset

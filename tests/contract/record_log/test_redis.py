@@ -11,8 +11,10 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.record_log.core.batch import TimedOffset
+from sharebroker_server.record_log.appends import Noted
+from sharebroker_server.record_log.core.batch import TimedOffset, parse_headers
 from sharebroker_server.record_log.core.log_state import MemoryLimits, Segment
+from sharebroker_server.record_log.core.notes import Note, NotesDraft
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
@@ -39,7 +41,7 @@ from tests.testkit.proxy import FaultProxy
 from tests.testkit.servers import Server, binaries, kinds, running
 from tests.testkit.shared_servers import CLUSTER, Servers
 from tests.testkit.waiting import eventually
-from tests.unit.record_log.batches import batch, stored
+from tests.unit.record_log.batches import LIMIT, batch, stored
 
 NAME = "partition:7f3c:0"
 SIZE = len(stored(0).data)
@@ -513,3 +515,34 @@ async def test_server_that_lost_the_log_end_rejects_a_gap(server: Server, link: 
     assert (await log.append(batch(3))).base_offset == 9
     assert [b.base_offset for b in await records.read(NAME, 0, 10**9)] == [0, 3, 6, 9]
     await log.close()
+
+
+async def test_notes_are_stored_with_records_until_removed(stores: Stores) -> None:
+    data = batch(3)
+
+    def decide(notes: NotesDraft, base: int) -> Noted:
+        known = notes.get("dlq:g\0t")
+        return Noted(
+            data,
+            parse_headers(data, LIMIT),
+            {
+                "dlq:g\0t": Note(b"\x00" if known is None else known.value + b"\xff"),
+                f"to:{base}": Note(b"", base, base + 2),
+            },
+        )
+
+    epoch = await stores.owned()
+    first = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch))
+    for base in (0, 3):
+        assert (await first.append_noted(decide, len(data))).base_offset == base
+    await first.delete_records(4)
+    epoch = await stores.owned("1/2")
+    second = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch))
+    assert {key: note.value for key, note in second.transactions.notes.items()} == {
+        "dlq:g\0t": b"\x00\xff",
+        "to:3": b"",
+    }
+    with pytest.raises(KafkaError):
+        await first.append_noted(decide, len(data))
+    await second.remove_notes(["dlq:g\0t"])
+    assert set(await stores.records.snapshots(NAME)) == {"nto:3"}

@@ -2,7 +2,7 @@
 
 Snapshots are small named values, stored beside the partition's batches: "p<producer id>" is a producer,
 "a<last offset>" an aborted transaction or a range of duplicates, "s<last offset>" a range of scheduled
-records, "r<offset>" a recalled one. The first byte is the format version.
+records, "r<offset>" a recalled one, "n<key>" a note. The first byte is the format version.
 
 Source: Kafka's ProducerStateManager, TransactionIndex and `UnifiedLog.lastStableOffset`.
 """
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, StoredBatch, seal
 from sharebroker_server.record_log.core.message_ids import IdDraft, IdTable
+from sharebroker_server.record_log.core.notes import Note, Notes, NotesDraft
 from sharebroker_server.record_log.core.producers import (
     Marker,
     ProducerState,
@@ -65,13 +66,14 @@ class Transactions:
     share groups skip them. `gaps` and `ids` are not durable.
     """
 
-    __slots__ = ("_open", "aborted", "duplicates", "gaps", "ids", "producers", "schedules")
+    __slots__ = ("_open", "aborted", "duplicates", "gaps", "ids", "notes", "producers", "schedules")
 
     def __init__(
         self,
         producers: Mapping[int, ProducerState] | None = None,
         aborted: Iterable[AbortedTransaction] = (),
         schedules: Schedules | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self.producers = dict(producers or {})
         ended = sorted(aborted, key=attrgetter("last_offset"))
@@ -80,6 +82,7 @@ class Transactions:
         self.gaps = SequenceGaps()
         self.ids = IdTable()
         self.schedules = Schedules() if schedules is None else schedules
+        self.notes = Notes() if notes is None else notes
         starts = {
             id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
@@ -138,6 +141,11 @@ class Transactions:
         """The offsets of recalled records."""
         return self.schedules.recalled
 
+    @property
+    def changed_notes(self) -> Iterable[tuple[str, Note]]:
+        """The notes."""
+        return self.notes.items()
+
     def draft(self, window_ms: int = 0, now_ms: int = 0) -> Draft:
         """Returns a draft for the changes of a group of appends.
 
@@ -145,10 +153,10 @@ class Transactions:
         """
         if window_ms:
             ids = IdDraft(self.ids, window_ms, now_ms)
-            return Draft(self.producers, self._open, self.gaps, self.schedules, ids)
+            return Draft(self, self._open, ids)
         if self.ids:
             self.ids = IdTable()
-        return Draft(self.producers, self._open, self.gaps, self.schedules)
+        return Draft(self, self._open)
 
     def commit(self, draft: Draft) -> None:
         """Applies a draft that is durable now."""
@@ -160,6 +168,8 @@ class Transactions:
         if draft.recalled:
             self.schedules.recall(draft.recalled)
         self._open = draft.open
+        if draft.notes is not None:
+            self.notes.commit(draft.notes)
         if draft.ids is not None:
             self.ids.commit(draft.ids)
 
@@ -187,10 +197,11 @@ class Transactions:
         return ended, self.schedules.ended_before(offset)
 
     def drop_before(self, offset: int) -> None:
-        """Removes the aborted transactions, and ranges of records, that end below the offset."""
+        """Removes the aborted transactions, ranges of records and notes that end below the offset."""
         for some in (self.aborted, self.duplicates):
             del some[: self._below(some, offset)]
         self.schedules.drop_before(offset)
+        self.notes.remove(self.notes.attached_before(offset))
 
     @staticmethod
     def _below(ended: Sequence[AbortedTransaction], offset: int) -> int:
@@ -202,30 +213,21 @@ class Draft:
 
     __slots__ = (
         "_base",
-        "_gaps",
-        "_schedules",
         "aborted",
         "duplicates",
         "ids",
+        "notes",
         "open",
         "producers",
         "recalled",
         "scheduled",
     )
 
-    def __init__(
-        self,
-        base: Mapping[int, ProducerState],
-        opened: dict[int, int],
-        gaps: SequenceGaps,
-        schedules: Schedules,
-        ids: IdDraft | None = None,
-    ) -> None:
+    def __init__(self, base: Transactions, opened: dict[int, int], ids: IdDraft | None = None) -> None:
         self._base = base
-        self._gaps = gaps
         self.open = opened
-        self._schedules = schedules
         self.ids = ids
+        self.notes: NotesDraft | None = None
         self.producers: dict[int, ProducerState] = {}
         self.aborted: list[AbortedTransaction] = []
         self.duplicates: list[AbortedTransaction] = []
@@ -234,7 +236,7 @@ class Draft:
 
     def state(self, producer_id: int) -> ProducerState | None:
         """Returns the state of a producer after the earlier appends."""
-        return self.producers.get(producer_id) or self._base.get(producer_id)
+        return self.producers.get(producer_id) or self._base.producers.get(producer_id)
 
     def repeated(self, header: BatchHeader) -> SentBatch | None:
         """Returns the earlier batch that a producer's batch repeats, or None."""
@@ -251,12 +253,23 @@ class Draft:
         producer_id, state = header.producer_id, self.state(header.producer_id)
         earlier = find_repeated(state, header)
         if earlier is None:
-            self._gaps.check(state, header, now_ms)
+            self._base.gaps.check(state, header, now_ms)
             check_batch(state, header, verified)
             state = self.producers[producer_id] = after_batch(state, header, offset, now_ms)
             if state.in_transaction and producer_id not in self.open:
                 self.open = {**self.open, producer_id: offset}
         return earlier
+
+    @property
+    def changed_notes(self) -> Iterable[tuple[str, Note]]:
+        """The notes of the pending appends."""
+        return () if self.notes is None else self.notes.changed.items()
+
+    def draft_notes(self, now_ms: int) -> NotesDraft:
+        """Returns the notes of the pending appends, for further changes."""
+        if self.notes is None:
+            self.notes = NotesDraft(self._base.notes, now_ms)
+        return self.notes
 
     def skip(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Adds ranges of duplicates: share groups do not deliver them."""
@@ -267,9 +280,9 @@ class Draft:
     def check_schedules(self, number: int, now_ms: int) -> None:
         """Checks whether a number of further ranges may be scheduled. Raises as `Schedules.check_room`."""
         try:
-            self._schedules.check_room(len(self.scheduled) + number, now_ms)
+            self._base.schedules.check_room(len(self.scheduled) + number, now_ms)
         except KafkaError:
-            self._gaps.restart()
+            self._base.gaps.restart()
             raise
 
     def recall(self, offset: int, now_ms: float) -> None:
@@ -278,9 +291,9 @@ class Draft:
         Raises:
             KafkaError: RESOURCE_NOT_FOUND if it is not scheduled; INVALID_RECORD_STATE if its time passed.
         """
-        if self._schedules.is_recalled(offset):
+        if self._base.schedules.is_recalled(offset):
             return
-        due_ms = self._schedules.due_of(offset)
+        due_ms = self._base.schedules.due_of(offset)
         if not due_ms:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"No scheduled record has the offset {offset}.")
         check_not_due(offset, due_ms, now_ms)
@@ -377,6 +390,7 @@ def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
             for first, last, due_ms in state.scheduled
         }
         | {f"r{offset}": _ABORTED.pack(_FORMAT, RECALLED, offset, offset, 0) for offset in state.recalled}
+        | {f"n{key}": note.packed() for key, note in state.changed_notes}
     )
 
 
@@ -388,12 +402,13 @@ def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str
     Raises:
         ValueError: a stored snapshot has an unknown format version.
     """
-    producers = load_snapshots(stored).producers
+    found = load_snapshots(stored)
     return {
         name: snapshot
         for name, snapshot in snapshots_of(state).items()
         if name not in stored
-        or (name[0] == "p" and _is_earlier(producers[int(name[1:])], state.producers[int(name[1:])]))
+        or (name[0] == "p" and _is_earlier(found.producers[int(name[1:])], state.producers[int(name[1:])]))
+        or (name[0] == "n" and found.notes.version(name[1:]) < state.notes.version(name[1:]))
     }
 
 
@@ -413,7 +428,11 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
     """
     producers, aborted = dict[int, ProducerState](), list[AbortedTransaction]()
     scheduled, recalled = list[Scheduled](), list[int]()
+    notes: dict[str, bytes] = {}
     for name, snapshot in snapshots.items():
+        if name.startswith("n"):
+            notes[name[1:]] = snapshot
+            continue
         if snapshot[0] != _FORMAT:
             raise ValueError(f"producer snapshot {name} has unknown format {snapshot[0]}")
         if name.startswith("p"):
@@ -425,7 +444,7 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
             recalled.append(int(name[1:]))
         else:
             aborted.append(AbortedTransaction(*_ABORTED.unpack(snapshot)[1:]))
-    return Transactions(producers, aborted, Schedules(scheduled, recalled))
+    return Transactions(producers, aborted, Schedules(scheduled, recalled), Notes.load(notes))
 
 
 def snapshot_names(
@@ -433,6 +452,7 @@ def snapshot_names(
     aborted: Iterable[AbortedTransaction] = (),
     scheduled: Iterable[Scheduled] = (),
     recalled: Iterable[int] = (),
+    notes: Iterable[str] = (),
 ) -> list[str]:
     """Returns the names of snapshots to delete."""
     return [
@@ -440,6 +460,7 @@ def snapshot_names(
         *(f"a{each.last_offset}" for each in aborted),
         *(f"s{each.last}" for each in scheduled),
         *(f"r{offset}" for offset in recalled),
+        *(f"n{key}" for key in notes),
     ]
 
 
