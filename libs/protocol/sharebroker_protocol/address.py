@@ -25,6 +25,7 @@ from sharebroker_protocol.credentials import (
     read_token,
 )
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import PASSWORD_VARIABLE
 
 _ADDRESS: Final = re.compile(r"(\S+:\d{1,5})|([a-z0-9-]+:\S*/\S+)")  # the latter is a gRPC target URI
 _TLS: Final = "tls://"
@@ -36,9 +37,6 @@ Despite its name it does not delay the next attempt after one that failed.
 """
 
 _PARAMETERS: Final = ("ca", "cert", "key", "name", "user", "password_file", "token_file")
-
-PASSWORD_VARIABLE: Final = "SHAREBROKER_PASSWORD"
-"""The environment variable with the password of an address that names a user and no file."""
 
 Login = Callable[[asyncio.AbstractEventLoop | None], grpc.AuthMetadataPlugin]
 """Makes the plugin that identifies a client, with the event loop of an asynchronous channel."""

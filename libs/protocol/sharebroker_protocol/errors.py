@@ -15,6 +15,9 @@ from typing import Final, Self
 ERROR_DOMAIN: Final = "sharebroker"
 """`ErrorInfo.domain` of every error."""
 
+TRANSPORT: Final = "transport"
+"""Metadata key of an error that gRPC raised and no server sent; the value is the gRPC status name."""
+
 
 class ErrorCode(IntEnum):
     """Kafka's error codes that a broker with share groups needs. `protos/README.md` is checked against this.

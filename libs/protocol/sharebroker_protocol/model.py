@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+PASSWORD_VARIABLE: Final = "SHAREBROKER_PASSWORD"
+"""The environment variable with the password of an address that names a user and no file."""
+
 LONGEST_DELAY_MS: Final = 24 * 3_600_000
 """Limit of the delay of a delayed release."""
 

@@ -7,20 +7,17 @@ for invalid fields and `RetryInfo` if a later retry can succeed.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 
-from sharebroker_protocol.errors import ERROR_DOMAIN, ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ERROR_DOMAIN, TRANSPORT, ErrorCode, FieldViolation, KafkaError
 
 _DETAILS_KEY = "grpc-status-details-bin"
 _CODE_KEY = "kafka_error_code"
 _LONGEST_MESSAGE = 1_000
-
-TRANSPORT: Final = "transport"
-"""Metadata key of an error that gRPC raised and no server sent; the value is the gRPC status name."""
 
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,

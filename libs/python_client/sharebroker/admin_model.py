@@ -1,9 +1,15 @@
-"""Results of `Admin`."""
+"""Results of `Admin`, and its special timestamps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+EARLIEST: Final = -2
+"""As a timestamp: the log start offset."""
+LATEST: Final = -1
+"""As a timestamp: the log end offset."""
 
 
 @dataclass(frozen=True, slots=True)

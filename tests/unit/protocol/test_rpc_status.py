@@ -5,9 +5,8 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import TRANSPORT, ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.rpc_status import (
-    TRANSPORT,
     from_rpc_error,
     status_code,
     status_message,

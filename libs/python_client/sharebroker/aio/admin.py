@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from sharebroker.acls import Acl, AclSelection, creation_of, deleted_acls, filter_fields, listed_acls
 from sharebroker.admin_model import (
+    LATEST,
     ConfigValue,
     FailedEntry,
     FailedListing,
@@ -34,11 +35,6 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as s
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 
 A = TypeVar("A")
-
-EARLIEST = -2
-"""As a timestamp: the log start offset."""
-LATEST = -1
-"""As a timestamp: the log end offset."""
 
 _PAGE: Final = 1000
 """Failed records of one request."""

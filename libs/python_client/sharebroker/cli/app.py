@@ -1,41 +1,144 @@
-"""The command line application, and its error handling."""
+"""The command line application: its table of commands, which are loaded on use, and its error handling."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, entry_points, version
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from sharebroker.cli import (
-    acls,
-    consume,
-    groups,
-    probe,
-    produce,
-    quotas,
-    state,
-    topics,
-    trace,
-    users,
-    verify,
-    work,
-)
 from sharebroker.cli.login import Login, PasswordFile, TokenFile, User
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import FAILED, print_failure, print_notice, replace_closed_streams
 
+
+class ListedCommand(NamedTuple):
+    """A command: its object as `module:name`, and the first paragraph of its help.
+
+    The object is a Typer, or a function whose module has EXAMPLES.
+    """
+
+    target: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "produce": ListedCommand(
+        "sharebroker.cli.produce:produce",
+        "Publish one record per line, JSON line or CSV row; exit when all are durable.",
+    ),
+    "consume": ListedCommand(
+        "sharebroker.cli.consume:consume",
+        "Print the records of a topic, one per line, and acknowledge each.",
+    ),
+    "work": ListedCommand(
+        "sharebroker.cli.work:work",
+        "Run CMD for each record, with the payload on its standard input and the position in its "
+        "environment.",
+    ),
+    "verify": ListedCommand(
+        "sharebroker.cli.verify:verify",
+        "Check a group's stored state against its logs, and report the outcome of every offset.",
+    ),
+    "trace": ListedCommand(
+        "sharebroker.cli.trace:trace",
+        "Show a record's history from Jaeger: its publishing, deliveries and acknowledgements.",
+    ),
+    "probe": ListedCommand(
+        "sharebroker.cli.probe:listed",
+        "Check whether a server is started, ready or live. Exit code 0 for yes, 1 for no, 2 for wrong usage.",
+    ),
+    "topics": ListedCommand(
+        "sharebroker.cli.topics:app", "Create, list, describe, change and delete topics."
+    ),
+    "groups": ListedCommand(
+        "sharebroker.cli.groups:app",
+        "List, describe, configure and delete share groups; reset their offsets.",
+    ),
+    "state": ListedCommand("sharebroker.cli.state:app", "Show the persisted state of share-partitions."),
+    "users": ListedCommand("sharebroker.cli.users:app", "Create, list and delete users."),
+    "acls": ListedCommand("sharebroker.cli.acls:app", "List, add and remove ACLs: who may do what."),
+    "quotas": ListedCommand("sharebroker.cli.quotas:app", "Set, list and remove quotas of clients."),
+}
+"""The commands of this distribution. The overview is printed without importing their modules."""
+
 MORE_COMMANDS: Final = "sharebroker.commands"
-"""Entry point group for commands of other distributions: a Typer, or a function with an optional `epilog`."""
+"""Entry point group for commands of other distributions. The package of a command's module has SUMMARIES, the
+first paragraph of the help by command.
+"""
+
+_MARKUP: Final = "rich"
 
 DISTRIBUTIONS: Final = ("sharebroker", "sharebroker-server", "sharebroker-spark")
 """The distributions whose version `--version` prints, if they are installed."""
 
+
+class OnDemand(TyperGroup):
+    """Imports the module of a command when the command runs; the overview prints the summaries."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._entries: dict[str, ListedCommand] = {}
+        self._add(COMMANDS)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Returns the names of all commands."""
+        self._add(more_commands())
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Returns a command that has its summary and no options, or None."""
+        if cmd_name not in self.commands:
+            self._add(more_commands())
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Returns the command to run, with its options. Raises UsageError if there is none."""
+        name, _, remaining = super().resolve_command(ctx, args)
+        return name, None if name is None else load(name, self._entries[name]), remaining
+
+    def _add(self, entries: Mapping[str, ListedCommand]) -> None:
+        self._entries |= entries
+        for name, entry in entries.items():
+            self.commands[name] = TyperCommand(name, help=entry.summary)
+
+
+def more_commands() -> dict[str, ListedCommand]:
+    """Returns the commands of other distributions."""
+    found = {}
+    for point in sorted(entry_points(group=MORE_COMMANDS)):
+        package = import_module(point.module.rpartition(".")[0])
+        summaries: Mapping[str, str] = getattr(package, "SUMMARIES", {})
+        found[point.name] = ListedCommand(point.value, summaries.get(point.name, ""))
+    return found
+
+
+def load(name: str, entry: ListedCommand) -> Any:
+    """Imports a command and returns it with its options."""
+    module, _, member = entry.target.partition(":")
+    home = import_module(module)
+    found = getattr(home, member)
+    parent = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
+    parent.callback()(_common)  # one command without a callback would not be a group
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=name)
+    else:
+        parent.command(name, epilog=examples(*home.EXAMPLES))(found)
+    group = get_command(parent)
+    assert isinstance(group, TyperGroup)
+    return group.commands[name]
+
+
 app = typer.Typer(
+    cls=OnDemand,
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=_MARKUP,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Share groups over gRPC: consumers share the records of a partition and acknowledge each one.",
@@ -74,20 +177,6 @@ def _common(
     context.obj = Login(user, password_file, token_file, server)
 
 
-app.command("produce", epilog=examples(*produce.EXAMPLES))(produce.produce)
-app.command("consume", epilog=examples(*consume.EXAMPLES))(consume.consume)
-app.command("work", epilog=examples(*work.EXAMPLES))(work.work)
-app.command("verify", epilog=examples(*verify.EXAMPLES))(verify.verify)
-app.command("trace", epilog=examples(*trace.EXAMPLES))(trace.trace)
-app.command("probe", epilog=examples(*probe.EXAMPLES))(probe.listed)
-app.add_typer(topics.app, name="topics")
-app.add_typer(groups.app, name="groups")
-app.add_typer(state.app, name="state")
-app.add_typer(users.app, name="users")
-app.add_typer(acls.app, name="acls")
-app.add_typer(quotas.app, name="quotas")
-
-
 def main() -> None:
     """Runs the command line.
 
@@ -98,8 +187,6 @@ def main() -> None:
     words = sys.argv[1:]
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     try:
-        if _command(words) not in {"--version"} | _own_commands():  # other commands import the server
-            _add_other_commands()
         sys.exit(app(prog_name="sharebroker", standalone_mode=not as_json))
     except typer.Abort:
         print_notice("Aborted.")
@@ -107,28 +194,3 @@ def main() -> None:
     except Exception as failure:
         print_failure(failure, as_json)
         sys.exit(getattr(failure, "exit_code", FAILED))
-
-
-def _command(words: list[str]) -> str | None:
-    """Returns the first word that is no option and no value of one."""
-    remaining = iter(words)
-    for word in remaining:
-        if word == "--version" or not word.startswith("-"):
-            return word
-        if "=" not in word:
-            next(remaining, None)
-    return None
-
-
-def _own_commands() -> set[str | None]:
-    commands = {command.name for command in app.registered_commands}
-    return commands | {group.name for group in app.registered_groups}
-
-
-def _add_other_commands() -> None:
-    for command in entry_points(group=MORE_COMMANDS):
-        found = command.load()
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=command.name)
-        else:
-            app.command(command.name, epilog=getattr(found, "epilog", None))(found)

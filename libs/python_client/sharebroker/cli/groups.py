@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sharebroker.admin_model import FailedEntry, GroupOffset, MemberDescription
-from sharebroker.aio.admin import EARLIEST, LATEST
+from sharebroker.admin_model import EARLIEST, LATEST, FailedEntry, GroupOffset, MemberDescription
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import (
     DEFAULT_SERVER,

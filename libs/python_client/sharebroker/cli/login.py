@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import typer
 
-from sharebroker_protocol.address import PASSWORD_VARIABLE
+from sharebroker_protocol.model import PASSWORD_VARIABLE
 
 _TLS: Final = "tls"
 _NAMES: Final = frozenset({"user", "password_file", "token_file"})

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.aio.admin import EARLIEST, LATEST
+from sharebroker.admin_model import EARLIEST, LATEST
 from sharebroker.cli.login import add_login
 
 DEFAULT_SERVER: Final = "127.0.0.1:9090"

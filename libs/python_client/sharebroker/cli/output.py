@@ -15,8 +15,7 @@ from rich.table import Table
 from typer.exceptions import TyperException
 
 from sharebroker.cli.reading import BadInputError
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.rpc_status import TRANSPORT
+from sharebroker_protocol.errors import TRANSPORT, ErrorCode, KafkaError
 
 Row = Mapping[str, Any]
 

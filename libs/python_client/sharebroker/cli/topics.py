@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sharebroker.admin_model import TopicDescription
-from sharebroker.aio.admin import EARLIEST, LATEST
+from sharebroker.admin_model import EARLIEST, LATEST, TopicDescription
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import (
     DEFAULT_SERVER,

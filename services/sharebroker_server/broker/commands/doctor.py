@@ -9,7 +9,7 @@ import typer
 
 from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
-from sharebroker.cli.options import AsJson, LagServer, examples
+from sharebroker.cli.options import AsJson, LagServer
 from sharebroker.cli.output import BAD_USAGE, FAILED, columns, print_failure, print_notice, print_rows
 from sharebroker_protocol.address import Address, is_loopback
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ from sharebroker_server.broker.examination import examine_redis
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.port import RedisError
 
-_EXAMPLES: Final = (
+EXAMPLES: Final = (
     "sharebroker doctor --redis redis://127.0.0.1:6379",
     "sharebroker doctor --data data",
     "sharebroker doctor --redis redis://127.0.0.1:6379 --set cluster.id=orders --json",
@@ -75,9 +75,6 @@ def doctor(
         print_notice(_NO_FINDINGS)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(FAILED)
-
-
-setattr(doctor, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declare no attributes
 
 
 async def examine(

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import typer
 import uvloop
 
-from sharebroker.cli.options import examples
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.tracing.settings import read as read_telemetry
 from sharebroker_server.broker.logs import configure_logging, open_audit_file
@@ -31,7 +30,7 @@ from sharebroker_server.broker.settings import (
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.kafka.call import parse_features
 
-_EXAMPLES = (
+EXAMPLES = (
     "sharebroker serve",
     "sharebroker serve --grpc 127.0.0.1:0 --ready-file ready.json",
     "sharebroker serve --roles share-coordinator --redis redis://127.0.0.1:6379 --grpc 127.0.0.1:9101",
@@ -207,7 +206,3 @@ def serve(
     except KafkaError as error:
         typer.echo(f"sharebroker serve: {error.message}", err=True)
         raise typer.Exit(2) from None
-
-
-# The client's command line prints the epilog below the options.
-setattr(serve, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declare no attributes

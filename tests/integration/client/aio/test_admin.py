@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from sharebroker import ErrorCode, KafkaError, TopicPartition
+from sharebroker.admin_model import EARLIEST
 from sharebroker.aio import Admin
-from sharebroker.aio.admin import EARLIEST
 from tests.integration.share_consumer.harness import Harness, poll_records
 
 

@@ -18,10 +18,10 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import TRANSPORT, ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2, plan_pb2, produce_pb2, share_pb2
 from sharebroker_protocol.keda import externalscaler_pb2
-from sharebroker_protocol.rpc_status import TRANSPORT, from_rpc_error
+from sharebroker_protocol.rpc_status import from_rpc_error
 from tests.support.client import TIMEOUT, connected
 from tests.support.proto_bytes import Values, any_bytes
 from tests.testkit.brokers import Cluster, one_process

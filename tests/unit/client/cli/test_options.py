@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from sharebroker.aio.admin import EARLIEST, LATEST
+from sharebroker.admin_model import EARLIEST, LATEST
 from sharebroker.cli.options import OffsetSpec, changes, parse_position
 
 

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from sharebroker.cli.output import Column, cell, explain, numbers, table, text
 from sharebroker.cli.reading import BadInputError
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.rpc_status import TRANSPORT
+from sharebroker_protocol.errors import TRANSPORT, ErrorCode, FieldViolation, KafkaError
 
 
 @pytest.mark.parametrize(
