@@ -158,7 +158,7 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     await catalog_host.start(base.holder)
     base.rechecks.extend((host.recheck, catalog_host.recheck))
     stack.push_async_callback(catalog_host.stop)
-    cluster = CatalogServicer(catalog_host, config, base.catalog)
+    cluster = CatalogServicer(catalog_host, config.cluster_id, base.catalog)
     group_cleanup.start(cluster.name_cluster())
     if base.settings.first_user is not None:
         group_cleanup.start(cluster.create_user(base.settings.first_user))

@@ -173,7 +173,7 @@ class Broker:
         self.holder = LeaseHolder(cluster.leases, member)
         self.host = make_host(cluster.log, settings, self.follower)
         self.catalog_host = make_catalog_host(cluster.log, settings, self.follower)
-        self.catalog = CatalogServicer(self.catalog_host, settings, self.follower)
+        self.catalog = CatalogServicer(self.catalog_host, settings.cluster_id, self.follower)
         self.groups = GroupCoordinator(
             self.host,
             settings,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -11,6 +10,7 @@ import structlog
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import gather_in_portions
 from sharebroker_server.catalog.acl_messages import created_acl, filter_of
 from sharebroker_server.catalog.acls import MAX_DELETED_AT_ONCE, CreateAcl, DeleteAcls
 from sharebroker_server.catalog.machine import CatalogCommand, CatalogReply
@@ -35,9 +35,6 @@ MAX_CREATIONS: Final = 10_000
 MAX_FILTERS: Final = 1_000
 """The largest number of filters in one request."""
 
-_PORTION: Final = 100
-"""The number of ACLs that are created together; other commands are served in between."""
-
 Write = Callable[[CatalogCommand], Awaitable[CatalogReply | KafkaError]]
 """Makes a change durable; returns its reply or the error about it. Raises errors of the call as a whole."""
 
@@ -47,7 +44,7 @@ async def alter_users(
 ) -> pb.AlterUserScramCredentialsResponse:
     """Changes credentials. Raises INVALID_REQUEST for too many."""
     commands = _user_commands(request)
-    results = await asyncio.gather(*(_alter_user(user, commands[user], write) for user in commands))
+    results = await gather_in_portions(lambda user: _alter_user(user, commands[user], write), commands)
     return pb.AlterUserScramCredentialsResponse(results=results)
 
 
@@ -56,10 +53,7 @@ async def create_acls(request: pb.CreateAclsRequest, write: Write) -> pb.CreateA
     if len(request.creations) > MAX_CREATIONS:
         text = f"A request may create at most {MAX_CREATIONS} ACLs."
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    results: list[pb.CreateAclsResponse.Result] = []
-    for first in range(0, len(request.creations), _PORTION):
-        portion = request.creations[first : first + _PORTION]
-        results += await asyncio.gather(*(_create_acl(creation, write) for creation in portion))
+    results = await gather_in_portions(lambda creation: _create_acl(creation, write), request.creations)
     return pb.CreateAclsResponse(results=results)
 
 
@@ -78,11 +72,9 @@ async def alter_quotas(request: pb.AlterClientQuotasRequest, write: Write) -> pb
         text = f"A request may change at most {MAX_ALTERATIONS} entities."
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     named = Counter(_parts(entry) for entry in request.entries)
-    results = await asyncio.gather(
-        *(
-            _alter_quotas(entry, named[_parts(entry)], request.validate_only, write)
-            for entry in request.entries
-        )
+    results = await gather_in_portions(
+        lambda entry: _alter_quotas(entry, named[_parts(entry)], request.validate_only, write),
+        request.entries,
     )
     return pb.AlterClientQuotasResponse(entries=results)
 

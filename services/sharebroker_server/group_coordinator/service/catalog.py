@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 import structlog
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceServicer
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import gather_in_portions
 from sharebroker_server.catalog.machine import (
     AlterConfigs,
     CatalogCommand,
@@ -25,7 +26,6 @@ from sharebroker_server.catalog.machine import (
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, new_topic_id
 from sharebroker_server.catalog.users import CreateUser
-from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.service.access_changes import (
     alter_quotas,
     alter_users,
@@ -37,12 +37,6 @@ from sharebroker_server.group_coordinator.service.shards import CatalogHost
 
 _log = structlog.get_logger()
 _NAMING_PAUSE: Final = 0.1
-
-_PORTION: Final = 100
-"""The number of changes of one request that are made together; other commands are served in between."""
-
-I = TypeVar("I")  # noqa: E741 - an item of a request
-R = TypeVar("R")
 
 _RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
 
@@ -62,9 +56,9 @@ _CALL_ERRORS: Final = frozenset(
 class CatalogServicer(ClusterServiceServicer):
     """Kafka's RPCs that change topics, configs, users and ACLs; each of them has its own result."""
 
-    def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: MetadataCache) -> None:
+    def __init__(self, host: CatalogHost, cluster_id: str, follower: MetadataCache) -> None:
         self._host = host
-        self._cluster_id = config.cluster_id
+        self._cluster_id = cluster_id
         self._follower = follower
 
     async def name_cluster(self) -> None:
@@ -97,20 +91,22 @@ class CatalogServicer(ClusterServiceServicer):
         check_request(
             (topic.num_partitions for topic in request.topics), self._follower.broker.num_partitions
         )
-        topics = await _in_portions(request.topics, lambda topic: self._create(topic, request.validate_only))
+        topics = await gather_in_portions(
+            lambda topic: self._create(topic, request.validate_only), request.topics
+        )
         return pb.CreateTopicsResponse(topics=topics)
 
     async def DeleteTopics(self, request: pb.DeleteTopicsRequest, _context: Any) -> pb.DeleteTopicsResponse:
         """Kafka: DeleteTopics (20)."""
-        topics = await _in_portions(request.topics, self._delete)
+        topics = await gather_in_portions(self._delete, request.topics)
         return pb.DeleteTopicsResponse(topics=topics)
 
     async def CreatePartitions(
         self, request: pb.CreatePartitionsRequest, _context: Any
     ) -> pb.CreatePartitionsResponse:
         """Kafka: CreatePartitions (37)."""
-        results = await _in_portions(
-            request.topics, lambda topic: self._add_partitions(topic, request.validate_only)
+        results = await gather_in_portions(
+            lambda topic: self._add_partitions(topic, request.validate_only), request.topics
         )
         return pb.CreatePartitionsResponse(results=results)
 
@@ -118,8 +114,8 @@ class CatalogServicer(ClusterServiceServicer):
         self, request: pb.IncrementalAlterConfigsRequest, _context: Any
     ) -> pb.IncrementalAlterConfigsResponse:
         """Kafka: IncrementalAlterConfigs (44)."""
-        results = await _in_portions(
-            request.resources, lambda resource: self._alter(resource, request.validate_only)
+        results = await gather_in_portions(
+            lambda resource: self._alter(resource, request.validate_only), request.resources
         )
         return pb.IncrementalAlterConfigsResponse(responses=results)
 
@@ -205,14 +201,6 @@ class CatalogServicer(ClusterServiceServicer):
             return error
         self._follower.poll_now()
         return reply
-
-
-async def _in_portions(items: Sequence[I], change: Callable[[I], Awaitable[R]]) -> list[R]:
-    """Returns the result of each change, in order; the next portion begins when one is durable."""
-    results: list[R] = []
-    for first in range(0, len(items), _PORTION):
-        results += await asyncio.gather(*map(change, items[first : first + _PORTION]))
-    return results
 
 
 def _alteration(requested: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool) -> AlterConfigs:

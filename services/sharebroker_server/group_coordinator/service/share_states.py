@@ -12,7 +12,7 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
-from sharebroker_server.aio import doubling
+from sharebroker_server.aio import Turns, doubling
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.persister.port import Persister
@@ -38,6 +38,7 @@ class ShareStates:
         self._host = host
         self._timeout = timeout
         self._running: dict[str, set[asyncio.Task[None]]] = {}
+        self._turns = Turns()
 
     def begin(self, plan: c.InitializeState) -> None:
         """Starts an initialisation in the background; `wait` waits for its end."""
@@ -107,10 +108,9 @@ class ShareStates:
 
         requested = list(partitions)
         async with asyncio.TaskGroup() as attempts:
-            for number, partition in enumerate(requested):
-                if number % _PORTION == _PORTION - 1:
-                    await asyncio.sleep(0)
-                attempts.create_task(attempt(partition))
+            async for portion in self._turns.portions(requested, _PORTION):
+                for partition in portion:
+                    attempts.create_task(attempt(partition))
         return frozenset(requested) - failures.keys(), failures
 
     async def _initialize_and_log(self, plan: c.InitializeState) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import gather_in_portions
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import BatchHeader
@@ -44,12 +45,9 @@ class Appends:
             async with asyncio.timeout(timeout):
                 if len(call.parts) == 1:
                     return [await self._append_part(call.parts[0], claim, validation)]
-                results: list[AppendResult] = []
-                for first in range(0, len(call.parts), PARTS_AT_ONCE):
-                    parts = call.parts[first : first + PARTS_AT_ONCE]
-                    work = (self._append_part(part, claim, validation) for part in parts)
-                    results += await asyncio.gather(*work)
-                return results
+                return await gather_in_portions(
+                    lambda part: self._append_part(part, claim, validation), call.parts, PARTS_AT_ONCE
+                )
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
 
