@@ -22,6 +22,9 @@ SHORTEST_LOCK_MS: Final = 1000
 MAX_REASON: Final = 500
 """Characters of the reason of a reject that are sent and logged."""
 
+LONGEST_JOURNAL: Final = 1000
+"""The most entries in the journal of failed records of a share-partition."""
+
 LONGEST_STORED_REASON: Final = 256
 """Characters of a reason that are stored with a failed record."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from sharebroker_protocol.model import LONGEST_JOURNAL
 from sharebroker_server.config.broker import BOUNDED, BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.keys import (
     INT_MAX,
@@ -122,7 +123,7 @@ class GroupConfig:
     share_failed_records_max: int = integer(
         100,
         0,
-        1000,
+        LONGEST_JOURNAL,
         "Most entries in the journal of failed records of a share-partition; 0: failed records are not "
         "listed. Not Kafka's.",
     )

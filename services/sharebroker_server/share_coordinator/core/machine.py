@@ -54,6 +54,7 @@ from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import (
+    LONGEST_JOURNAL,
     LONGEST_STORED_REASON,
     Disposition,
     JournalUpdate,
@@ -98,8 +99,6 @@ _LONGEST_HOLDER: Final = 4096
 
 
 _DISPOSITIONS: Final = frozenset(map(int, Disposition))
-LONGEST_JOURNAL: Final = 1000
-"""The most entries in the journal of a share-partition."""
 
 
 class ShareCoordinatorMachine(WithoutSoftState):
