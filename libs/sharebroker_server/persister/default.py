@@ -18,17 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import (
-    FailedRecords,
-    JournalUpdate,
-    SharePartitionKey,
-    StateBatch,
-    StateNote,
-    StateWrite,
-)
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio import doubling
 from sharebroker_server.persister.batching import RequestBatcher
+from sharebroker_server.persister.messages import STATE, SUMMARY, WRITE
 from sharebroker_server.persister.port import (
     Begun,
     Changes,
@@ -37,7 +31,6 @@ from sharebroker_server.persister.port import (
     SharePartitionState,
     StateSummary,
 )
-from sharebroker_server.proto_values import Conversion, Mapped
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
@@ -47,27 +40,6 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
 
     _Peer = Peer[ShareCoordinatorServiceAsyncStub]
 
-
-_BATCH: Final = Conversion(
-    StateBatch,
-    pb.StateBatch,
-    {
-        "first": "first_offset",
-        "last": "last_offset",
-        "state": "delivery_state",
-        "note": Mapped(nested=Conversion(StateNote, pb.StateNote)),
-    },
-)
-_BATCHES: Final[dict[str, str | Mapped]] = {"batches": Mapped("state_batches", _BATCH)}
-_FAILED: Final = Conversion(FailedRecords, pb.FailedRecords, {"first": "first_offset", "last": "last_offset"})
-_JOURNAL_UPDATE: Final = Conversion(JournalUpdate, pb.JournalUpdate, {"records": Mapped(nested=_FAILED)})
-_WRITE: Final = Conversion(
-    StateWrite,
-    pb.WriteShareGroupStateRequest.PartitionData,
-    _BATCHES | {"failed": Mapped(nested=_JOURNAL_UPDATE)},
-)
-_STATE: Final = Conversion(SharePartitionState, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
-_SUMMARY: Final = Conversion(StateSummary, pb.ReadShareGroupStateSummaryResponse.PartitionData, absent=0)
 
 RETRIABLE: Final = frozenset(
     {
@@ -143,7 +115,7 @@ class DefaultPersister(Persister):
         payload = pb.ReadShareGroupStateRequest.PartitionData(
             partition=key.partition, leader_epoch=leader_epoch
         )
-        return _STATE.value(await self._call("ReadShareGroupState", key, payload))
+        return STATE.value(await self._call("ReadShareGroupState", key, payload))
 
     @override
     def shard(self, key: SharePartitionKey) -> int:
@@ -167,14 +139,14 @@ class DefaultPersister(Persister):
 
     @override
     async def read_summary(self, key: SharePartitionKey) -> StateSummary:
-        return _SUMMARY.value(await self._call("ReadShareGroupStateSummary", key, key.partition))
+        return SUMMARY.value(await self._call("ReadShareGroupStateSummary", key, key.partition))
 
     async def _write(self, key: SharePartitionKey, change: StateWrite, peer: _Peer) -> None:
         local = self._coordinators.local_states(self.shard(key))
         if local is not None:
             await local.write(key, change)
         else:
-            payload = _WRITE.message(change, partition=key.partition)
+            payload = WRITE.message(change, partition=key.partition)
             await self._send("WriteShareGroupState", key, payload, {}, peer)
 
     async def _call(self, rpc: str, key: SharePartitionKey, payload: Any, **fields: int) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sharebroker_protocol.model import FailedRecords, JournalUpdate, StateBatch, StateNote
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.persister.messages import FAILED_RECORDS, JOURNAL_UPDATE, STATE_BATCH
 from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.share_coordinator.core.commands import (
     FailedReply,
@@ -22,26 +22,20 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareRecord,
     ShareState,
 )
-from sharebroker_server.share_coordinator.store.codec import BATCH_FIELDS, FAILED_FIELDS
 
 LogRecord = pb.InspectShareGroupStateResponse.LogRecord
 
-STATE_BATCH: Final = Conversion(
-    StateBatch, pb.StateBatch, BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.StateNote))}
-)
 _BATCHES: Final[dict[str, str | Mapped]] = {"state_batches": Mapped(nested=STATE_BATCH)}
 
 INITIALIZE: Final = Conversion(Initialize, pb.InitializeShareGroupStateRequest.PartitionData)
-_FAILED: Final = Mapped(nested=Conversion(FailedRecords, pb.FailedRecords, FAILED_FIELDS))
-_JOURNAL_UPDATE: Final = Conversion(JournalUpdate, pb.JournalUpdate, {"records": _FAILED})
 WRITE: Final = Conversion(
     Write,
     pb.WriteShareGroupStateRequest.PartitionData,
-    _BATCHES | {"failed": Mapped(nested=_JOURNAL_UPDATE)},
+    _BATCHES | {"failed": Mapped(nested=JOURNAL_UPDATE)},
 )
 READ_REPLY: Final = Conversion(ReadReply, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
 FAILED_REPLY: Final = Conversion(
-    FailedReply, pb.ReadFailedRecordsResponse.PartitionData, {"records": _FAILED}
+    FailedReply, pb.ReadFailedRecordsResponse.PartitionData, {"records": Mapped(nested=FAILED_RECORDS)}
 )
 SUMMARY: Final = Conversion(SummaryReply, pb.ReadShareGroupStateSummaryResponse.PartitionData, absent=0)
 

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.model import FailedRecords, JournalUpdate, SharePartitionKey, StateBatch, StateNote
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
+from sharebroker_server.persister.messages import BATCH_FIELDS, FAILED_FIELDS
 from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
@@ -25,16 +26,6 @@ from sharebroker_server.share_coordinator.core.state import (
 
 NOT_CHANGED: Final = -1
 """An unchanged leader epoch or start offset in a delta. It is not written, which saves ten bytes each."""
-
-BATCH_FIELDS: Final[dict[str, str | Mapped]] = {
-    "first": "first_offset",
-    "last": "last_offset",
-    "state": "delivery_state",
-}
-"""The fields of a state batch that have another name in messages."""
-
-FAILED_FIELDS: Final[dict[str, str | Mapped]] = {"first": "first_offset", "last": "last_offset"}
-"""The fields of failed records that have another name in messages."""
 
 _BATCH_FIELDS: Final = BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.ShareStateNote))}
 
