@@ -52,6 +52,24 @@ def deliver_at_header(deliver_at: float | None, deliver_after: float | None, now
     return DELIVER_AT_HEADER, str(ceil((time if deliver_at is not None else now + time) * 1000)).encode()
 
 
+def with_own_headers(
+    headers: Sequence[tuple[str, bytes | None]],
+    message_id: str | bytes | None,
+    deliver_at: float | None,
+    deliver_after: float | None,
+    clock: Callable[[], float],
+) -> Sequence[tuple[str, bytes | None]]:
+    """Returns the headers of a record with those of its message id and its delivery time, if it has them.
+
+    `clock` returns seconds since the Unix epoch. Raises KafkaError INVALID_RECORD.
+    """
+    if message_id is not None:
+        headers = (*headers, message_id_header(message_id))
+    if deliver_at is not None or deliver_after is not None:
+        headers = (*headers, deliver_at_header(deliver_at, deliver_after, clock()))
+    return headers
+
+
 def partitioning_key(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
     """Returns the bytes that choose the partition of a record: its key, else its message id, else None.
 

@@ -15,7 +15,7 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.records.batches import Header
-from sharebroker_protocol.records.record import deliver_at_header, message_id_header
+from sharebroker_protocol.records.record import with_own_headers
 
 _YIELD_EVERY = 500  # records after which `send` lets other tasks run
 
@@ -69,10 +69,7 @@ class Producer(AsyncClient):
         delivery time), REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and
         IllegalStateError when closed.
         """
-        if message_id is not None:
-            headers = (*headers, message_id_header(message_id))
-        if deliver_at is not None or deliver_after is not None:
-            headers = (*headers, deliver_at_header(deliver_at, deliver_after, now()))
+        headers = with_own_headers(headers, message_id, deliver_at, deliver_after, now)
         self._since_yield += 1
         if self._since_yield >= _YIELD_EVERY:
             self._since_yield = 0

@@ -13,7 +13,7 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.records.batches import Header
-from sharebroker_protocol.records.record import deliver_at_header, message_id_header
+from sharebroker_protocol.records.record import with_own_headers
 
 
 class Producer(BlockingClient[Publishing]):
@@ -64,10 +64,7 @@ class Producer(BlockingClient[Publishing]):
         delivery time), REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and
         IllegalStateError when closed.
         """
-        if message_id is not None:
-            headers = (*headers, message_id_header(message_id))
-        if deliver_at is not None or deliver_after is not None:
-            headers = (*headers, deliver_at_header(deliver_at, deliver_after, now()))
+        headers = with_own_headers(headers, message_id, deliver_at, deliver_after, now)
         record = (key, value, headers)
         while (sent := self._client.try_send(topic, partition, record, timestamp_ms)) is None:
             self._thread.call(self._client.prepare(topic))
