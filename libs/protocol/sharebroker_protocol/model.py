@@ -19,6 +19,9 @@ LONGEST_DELAY_MS: Final = 24 * 3_600_000
 SHORTEST_LOCK_MS: Final = 1000
 """The shortest lock that a member may request."""
 
+LONGEST_LOCK_MS: Final = 24 * 3_600_000
+"""The longest lock that a broker may allow."""
+
 MAX_REASON: Final = 500
 """Characters of the reason of a reject that are sent and logged."""
 

@@ -41,17 +41,26 @@ class ConnectionLostError(KafkaError):
 
 DEFAULT_CLIENT_ID: Final = "sharebroker-python"
 _LONGEST_CLIENT_ID: Final = 249
+_UNLIMITED: Final[Mapping[str, int]] = {}
 _CLIENT_ID: Final = re.compile(f"[ -~]{{0,{_LONGEST_CLIENT_ID}}}")
 
 
 def check_settings(
-    settings: object, minimum: Mapping[str, int], choices: Mapping[str, Iterable[str]]
+    settings: object,
+    minimum: Mapping[str, int],
+    choices: Mapping[str, Iterable[str]],
+    maximum: Mapping[str, int] = _UNLIMITED,
 ) -> None:
     """Raises KafkaError INVALID_CONFIG, with one violation per invalid field of `settings`."""
     violations = [
         FieldViolation(name, f"must be at least {least}, not {getattr(settings, name)}")
         for name, least in minimum.items()
         if not getattr(settings, name) >= least  # NaN is not, either
+    ]
+    violations += [
+        FieldViolation(name, f"must be at most {most}, not {getattr(settings, name)}")
+        for name, most in maximum.items()
+        if getattr(settings, name) > most
     ]
     violations += [
         FieldViolation(name, f"must be one of {', '.join(allowed)}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import LONGEST_LOCK_MS, SHORTEST_LOCK_MS
 from sharebroker_server.config.authentication import AuthenticationConfig
 from sharebroker_server.config.keys import (
     INT_MAX,
@@ -341,7 +342,10 @@ class BrokerConfig(AuthenticationConfig):
         60_000, 30_000, _HOUR, "Largest lock duration that a group may configure."
     )
     group_share_max_lock_ms: int = integer(
-        12 * _HOUR, 1000, 24 * _HOUR, "Largest `lock_ms` of a subscription, acquisition or renewal over gRPC."
+        12 * _HOUR,
+        SHORTEST_LOCK_MS,
+        LONGEST_LOCK_MS,
+        "Largest `lock_ms` of a subscription, acquisition or renewal over gRPC.",
     )
     group_share_partition_max_record_locks: int = integer(
         2000, 100, 10_000, "Largest number of in-flight records of a share-partition.", dynamic=True

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from sharebroker.client_errors import DEFAULT_CLIENT_ID, check_settings
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import TopicPartition
+from sharebroker_protocol.model import LONGEST_LOCK_MS, SHORTEST_LOCK_MS, TopicPartition
 from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 
@@ -154,13 +154,13 @@ class ConsumerConfig:
     """The default time limit of `commit` and `unsubscribe` (Kafka: default.api.timeout.ms)."""
 
     def __post_init__(self) -> None:
-        check_settings(self, _MINIMUM, _CHOICES)
+        shortest = {"lock_ms": SHORTEST_LOCK_MS} if self.lock_ms else {}
+        check_settings(self, _MINIMUM | shortest, _CHOICES, {"lock_ms": LONGEST_LOCK_MS})
 
 
-_MINIMUM: Mapping[str, int] = {
+_MINIMUM: Final[dict[str, int]] = {
     "max_poll_records": 1,
     "prefetch_records": 0,
-    "lock_ms": 0,
     "retry_backoff_ms": 1,
     "retry_backoff_max_ms": 1,
     "request_timeout_ms": 1,

@@ -12,6 +12,9 @@ from sharebroker import ConsumerConfig, ErrorCode, KafkaError
     [
         ("max_poll_records", 0),
         ("prefetch_records", -1),
+        ("lock_ms", -1),
+        ("lock_ms", 5),
+        ("lock_ms", 86_400_001),
         ("retry_backoff_ms", 0),
         ("share_acknowledgement_mode", "automatic"),
         ("share_acquire_mode", "greedy"),
