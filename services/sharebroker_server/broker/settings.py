@@ -163,9 +163,16 @@ def check_authentication(tls: TlsFiles | None, config: BrokerConfig) -> None:
 
 
 def unauthenticated(settings: ServeSettings) -> list[str]:
-    """Returns one sentence for each listener whose clients are not authenticated, or cannot be."""
+    """Returns sentences about listeners whose clients are not authenticated, or cannot be."""
     if GATEWAY not in settings.roles:
         return []
+    if settings.first_user is None or settings.config.sasl_enabled_mechanisms:
+        return _served_to_anyone(settings)
+    text = "No client can authenticate as the user of --admin-user; set sasl.enabled.mechanisms."
+    return [text, *_served_to_anyone(settings)]
+
+
+def _served_to_anyone(settings: ServeSettings) -> list[str]:
     certificates = settings.tls is not None and settings.tls.requires_client_certificates
     if settings.config.sasl_enabled_mechanisms and settings.config.sasl_client_auth == "required":
         if settings.tls is None and OAUTHBEARER not in settings.config.sasl_enabled_mechanisms:

@@ -21,6 +21,7 @@ from sharebroker_server.broker.settings import (
     parse_tls,
     unauthenticated,
 )
+from sharebroker_server.catalog.users import CreateUser
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
 from sharebroker_server.rpc.tls import TlsFiles
@@ -143,6 +144,19 @@ def test_listeners_that_serve_anyone_are_named(
     found = unauthenticated(settings)
     assert len(found) == len(named)
     assert all(part in text for part, text in zip(named, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("properties", "roles", "named"),
+    [((), "all", True), ((SCRAM,), "all", False), ((), "group-coordinator", False)],
+)
+def test_warns_about_a_first_user_without_authentication(
+    properties: tuple[str, ...], roles: str, named: bool
+) -> None:
+    user = CreateUser("admin", {})
+    config = BrokerConfig.parse(properties)
+    settings = ServeSettings(tls=TLS, first_user=user, roles=parse_roles(roles), config=config)
+    assert any("--admin-user" in text for text in unauthenticated(settings)) is named
 
 
 def test_only_gateways_serve_clients() -> None:
