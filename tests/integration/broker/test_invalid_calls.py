@@ -253,7 +253,7 @@ async def test_wrong_session_epochs_are_rejected(client: Client) -> None:
         (share.ConsumeRequest(subscribe=share.ConsumeRequest.Subscribe(topics=["t"])), "subscribe.group_id"),
         (
             share.ConsumeRequest(subscribe=share.ConsumeRequest.Subscribe(group_id="g")),
-            "subscribe.member_id",
+            "subscribe.topics",
         ),
         (
             share.ConsumeRequest(

@@ -57,7 +57,10 @@ def check_first(first: pb.ConsumeRequest) -> None:
     acquire_mode(subscribe.acquire_mode, "subscribe.acquire_mode")
     if subscribe.HasField("rack_id") and not subscribe.rack_id:
         raise invalid_field("subscribe.rack_id", "The rack id must not be empty; leave it out.")
-    if subscribe.member_id or not subscribe.topics:
+    if not subscribe.topics and not subscribe.member_id:
+        text = "A subscription has topics, or the member id of a client that joined the group itself."
+        raise invalid_field("subscribe.topics", text)
+    if subscribe.member_id:
         check_member_id(subscribe.member_id, "subscribe.member_id")
     check_topic_names("subscribe.topics", subscribe.topics)
     if subscribe.durable_locks and subscribe.topics:

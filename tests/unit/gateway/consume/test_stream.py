@@ -134,7 +134,7 @@ async def test_last_message_gets_its_response_before_the_stream_ends(harness: Ha
 FIRST = [
     (pb.ConsumeRequest(credit=1), "subscribe"),
     (pb.ConsumeRequest(subscribe=pb.ConsumeRequest.Subscribe(topics=["t"])), "subscribe.group_id"),
-    (subscribe(), "subscribe.member_id"),
+    (subscribe(), "subscribe.topics"),
     (subscribe(member_id="x" * 37), "subscribe.member_id"),
     (subscribe(topics=["flights"], batch_size=-1), "subscribe.batch_size"),
     (subscribe(topics=["flights"], rack_id=""), "subscribe.rack_id"),
