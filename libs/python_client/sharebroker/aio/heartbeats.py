@@ -50,6 +50,7 @@ class GroupMember:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
+        self._idle.set()  # until `run` begins
         self._topic_names: dict[str, str] = {}
         self.id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.membership = Membership(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sharebroker import ConsumerConfig, ErrorCode, KafkaError
@@ -32,6 +34,18 @@ async def test_rejected_offset_reset_ends_the_membership(gateway: FakeGateway) -
         with pytest.raises(KafkaError) as caught:
             await consumer.poll(60)
         assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert gateway.heartbeats == []
+
+
+@pytest.mark.parametrize("errors", [[ErrorCode.INVALID_CONFIG], [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 100])
+async def test_consumer_that_did_not_join_closes_at_once(
+    gateway: FakeGateway, errors: list[ErrorCode]
+) -> None:
+    gateway.config_errors = errors.copy()
+    consumer = ShareConsumer(gateway.address, "group", ["flights"], EARLIEST)
+    async with asyncio.timeout(20):
+        async with consumer:
+            await eventually(lambda: len(gateway.config_errors) < len(errors))
     assert gateway.heartbeats == []
 
 
