@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from sharebroker_protocol.errors import KafkaError
+
 EARLIEST: Final = -2
 """As a timestamp: the log start offset."""
 LATEST: Final = -1
@@ -127,6 +129,32 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class RetriedRun:
+    """Neighbouring records that were retried; their copies are neighbours, too."""
+
+    first_offset: int
+    """The first offset."""
+    last_offset: int
+    """The last offset, inclusive."""
+    copy_offset: int
+    """The offset of the first copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryResult:
+    """The outcome of a retry of one record."""
+
+    partition: int
+    """The number of the partition."""
+    offset: int
+    """The offset of the failed record."""
+    copy_offset: int | None
+    """The offset of the copy that the group receives; None if there is none."""
+    error: KafkaError | None
+    """Why there is no copy; None if there is one, or the record was only validated."""
+
+
+@dataclass(frozen=True, slots=True)
 class FailedEntry:
     """Records of a partition that a group archived together although no member accepted them."""
 
@@ -146,6 +174,8 @@ class FailedEntry:
     """The member that held them last; empty if none did."""
     reason: str
     """The reason that the member gave, up to 256 characters."""
+    retried: tuple[RetriedRun, ...] = ()
+    """Those that were retried, as far as the log has the copies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
+from sharebroker_server.record_log.core.addressed import copies_in
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.message_ids import MessageIds
@@ -133,7 +134,7 @@ async def _load_ids(
 
 
 def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch, ids: MessageIds) -> None:
-    """Adds the ids of a stored batch as its append did: those of duplicates do not count."""
+    """Adds the ids of a stored batch as its append did: those of duplicates and copies do not count."""
     header = header_of(batch.data)
     if draft.ids is None:
         return
@@ -141,7 +142,9 @@ def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch, id
         draft.ids.end(header.producer_id, commit=commits(batch))
     elif ids:
         repeated = [False] * len(ids)
-        for first, last in transactions.duplicates_in(batch.base_offset, batch.last_offset + 1):
+        begin, end = batch.base_offset, batch.last_offset + 1
+        copies = copies_in(transactions.notes, begin, end)
+        for first, last in (*transactions.duplicates_in(begin, end), *copies):
             for offset in range(max(first, batch.base_offset), min(last, batch.last_offset) + 1):
                 repeated[offset - batch.base_offset] = True
         transaction = header.producer_id if header.transactional else -1

@@ -152,6 +152,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "InspectRecords": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
         "InspectShareGroupState": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
         "ListFailedRecords": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+        "RetryFailedRecords": _needs(_READ_GROUP, _WRITE_TOPIC),
     },
     "externalscaler.ExternalScaler": {
         "IsActive": _KEDA,
@@ -211,6 +212,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "ListOffsets": CLUSTER_ACTION,
         "DeleteRecords": CLUSTER_ACTION,
         "RecallRecords": CLUSTER_ACTION,
+        "RetryRecords": CLUSTER_ACTION,
         "WriteTxnMarkers": CLUSTER_ACTION,
         "DescribeProducers": CLUSTER_ACTION,
         "DescribeLogs": CLUSTER_ACTION,

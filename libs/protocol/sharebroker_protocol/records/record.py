@@ -22,6 +22,16 @@ DELIVER_AT_HEADER: Final = "sharebroker.deliver.at"
 """The record header with a delivery time in ms since the Unix epoch, as text; see delivery.delay.enable."""
 
 
+FOR_GROUP_HEADER: Final = "sharebroker.for.group"
+"""The header of a copy of a failed record: the share group that receives it.
+
+Only the server's own note hides a record from other groups; a producer's header does not.
+"""
+
+RETRY_OF_HEADER: Final = "sharebroker.retry.of"
+"""The header of such a copy: the copied record, as topic/partition/offset."""
+
+
 _MAX_TIME: Final = 1e12
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
+from uuid import uuid4
 
 import grpc
 from typing_extensions import override
@@ -20,6 +23,8 @@ from sharebroker.admin_model import (
     GroupOffset,
     MemberDescription,
     QuotaDescription,
+    RetriedRun,
+    RetryResult,
     TopicDescription,
     UserDescription,
 )
@@ -38,6 +43,9 @@ A = TypeVar("A")
 
 _PAGE: Final = 1000
 """Failed records of one request."""
+
+_RETRIED_AT_ONCE: Final = 1000
+"""Failed records that one request retries."""
 
 _LAG_PARTS: Final = ("ready", "locked", "waiting")
 
@@ -384,9 +392,16 @@ class Admin(AsyncClient):
         check(response)
         check(*response.responses)
 
-    async def failed_records(self, group_id: str, topic: str) -> FailedListing:
-        """Lists the failed records of a group in a topic; reads all pages."""
-        request = gateway.ListFailedRecordsRequest(group_id=group_id, topic=topic, page_size=_PAGE)
+    async def failed_records(
+        self, group_id: str, topic: str, *, include_retried: bool = False
+    ) -> FailedListing:
+        """Lists the failed records of a group in a topic; reads all pages.
+
+        With `include_retried`, the leaders of the partitions return which of them were retried.
+        """
+        request = gateway.ListFailedRecordsRequest(
+            group_id=group_id, topic=topic, page_size=_PAGE, include_retried=include_retried
+        )
         entries: list[FailedEntry] = []
         dropped: dict[int, int] = {}
         while True:
@@ -396,6 +411,40 @@ class Admin(AsyncClient):
             if not page.next_page_token:
                 return FailedListing(tuple(entries), dropped)
             request.page_token = page.next_page_token
+
+    async def retry_failed_records(
+        self,
+        group_id: str,
+        topic: str,
+        offsets: Mapping[int, Iterable[int]],
+        *,
+        include_unlisted: bool = False,
+        validate_only: bool = False,
+        request_id: str | None = None,
+    ) -> list[RetryResult]:
+        """Delivers failed records again to their group, and to no other: appends copies of them.
+
+        `offsets` are the records by partition. They must be in the group's journal of failed records, unless
+        `include_unlisted`. A repeated call with the same `request_id` copies no record twice; None: a new id.
+        Returns the outcome of each record. Raises KafkaError GROUP_ID_NOT_FOUND,
+        UNKNOWN_TOPIC_OR_PARTITION; records of earlier requests (of 1,000 each) may have been copied.
+        """
+        results: list[RetryResult] = []
+        identity = request_id or str(uuid4())
+        places = ((partition, offset) for partition, each in sorted(offsets.items()) for offset in each)
+        while portion := list(islice(places, _RETRIED_AT_ONCE)):
+            request = gateway.RetryFailedRecordsRequest(
+                group_id=group_id,
+                topic=topic,
+                request_id=identity,
+                include_unlisted=include_unlisted,
+                validate_only=validate_only,
+            )
+            for partition, some in groupby(portion, itemgetter(0)):
+                request.partitions.add(partition=partition, offsets=[offset for _, offset in some])
+            response = await self._call(self._calls.RetryFailedRecords, request)
+            results += map(_retry_result, response.results)
+        return results
 
     async def inspect_state(
         self, group_id: str, partition: TopicPartition
@@ -439,7 +488,14 @@ def _failed_entry(entry: gateway.ListFailedRecordsResponse.Entry) -> FailedEntry
         entry.time_ms / 1000,
         entry.member_id,
         entry.reason,
+        tuple(RetriedRun(run.first_offset, run.last_offset, run.copy_offset) for run in entry.retried),
     )
+
+
+def _retry_result(result: gateway.RetryFailedRecordsResponse.Result) -> RetryResult:
+    code, copy = result.error_code, result.copy_offset
+    error = KafkaError(ErrorCode(code), result.error_message) if code else None
+    return RetryResult(result.partition, result.offset, copy if copy >= 0 else None, error)
 
 
 def _member(member: groups.ShareGroupDescribeResponse.Member) -> MemberDescription:

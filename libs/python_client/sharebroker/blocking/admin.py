@@ -54,5 +54,6 @@ class Admin(BlockingClient[AsyncAdmin]):
     alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
     failed_records = blocking(AsyncAdmin.failed_records)
+    retry_failed_records = blocking(AsyncAdmin.retry_failed_records)
     inspect_state = blocking(AsyncAdmin.inspect_state)
     inspect_records = blocking(AsyncAdmin.inspect_records)

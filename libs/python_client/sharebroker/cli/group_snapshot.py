@@ -115,7 +115,12 @@ async def _logs(
 def _extended(on_progress: RecordLog | None, part: InspectRecordsResponse.Partition) -> RecordLog:
     """Adds a further part of the log; its bounds and held records are those of the first part."""
     if on_progress is None:
-        on_progress = RecordLog(part.log_start_offset, part.log_end_offset, _spans(part.in_delivery))
+        on_progress = RecordLog(
+            part.log_start_offset,
+            part.log_end_offset,
+            _spans(part.in_delivery),
+            for_others=_spans(part.for_others),
+        )
     markers, missing = (
         (*on_progress.markers, *_spans(part.markers)),
         (*on_progress.missing, *_spans(part.missing)),

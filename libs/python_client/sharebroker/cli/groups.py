@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from itertools import chain
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import typer
 
-from sharebroker.admin_model import EARLIEST, LATEST, FailedEntry, GroupOffset, MemberDescription
+from sharebroker.admin_model import (
+    EARLIEST,
+    LATEST,
+    FailedEntry,
+    FailedListing,
+    GroupOffset,
+    MemberDescription,
+    RetryResult,
+)
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
@@ -17,12 +27,14 @@ from sharebroker.cli.options import (
     Group,
     OffsetSpec,
     Server,
+    Topic,
     Unset,
     changes,
     examples,
     parse_position,
 )
 from sharebroker.cli.output import (
+    FAILED,
     columns,
     numbers,
     print_done,
@@ -46,7 +58,10 @@ _OFFSETS: Final = columns(
 )
 _FAILED: Final = columns(
     *("topic", "partition#", "first_offset# FIRST", "last_offset# LAST", "disposition"),
-    *("delivery_count# DELIVERIES", "time", "member_id MEMBER", "reason"),
+    *("delivery_count# DELIVERIES", "time", "member_id MEMBER", "reason", "retried"),
+)
+_RETRIES: Final = columns(
+    "topic", "partition#", "first_offset# FIRST", "last_offset# LAST", "copy_offset# COPY", "error"
 )
 _RESETS: Final = columns("topic", "partition#", "old_offset# OLD", "new_offset# NEW", "records#")
 _CONFIGS: Final = columns("name PROPERTY", "value", "is_default DEFAULT", "documentation MEANING")
@@ -127,20 +142,81 @@ def failed(
     """List a group's failed records: rejected, exhausted (the delivery limit) and expired ones.
 
     Each partition lists the newest `share.failed.records.max` entries. An entry has one record, or neighbours
-    that failed together.
+    that failed together. RETRIED are the offsets of the copies that `groups retry` made.
     """
     with Admin(server) as admin:
         admin.describe_group(group)  # an unknown group has no failed records either
         topics = topic or sorted({place.topic for place in admin.group_offsets(group)})
-        listings = {name: admin.failed_records(group, name) for name in topics}
+        listings = {name: admin.failed_records(group, name, include_retried=True) for name in topics}
     rows = [failed_row(name, entry) for name, listing in listings.items() for entry in listing.entries]
     dropped = sum(sum(listing.dropped.values()) for listing in listings.values())
     if as_json:
         print_json({"group": group, "entries": rows, "dropped": dropped})
         return
+    rows = [row | {"retried": _copies(row["retried"])} for row in rows]
     print_rows(rows, _FAILED, as_json, f"Group {group} has no failed records.")
     if dropped:
         print_notice(f"{dropped} older failed records are no longer listed (share.failed.records.max).")
+
+
+@app.command(
+    epilog=examples(
+        "sharebroker groups retry billing orders 7 4711",
+        "sharebroker groups retry billing orders 7 4711 4712 --execute",
+        "sharebroker groups retry billing orders --all --execute",
+    )
+)
+def retry(
+    group: Group,
+    topic: Topic,
+    partition: Annotated[
+        int | None, typer.Argument(metavar="[PARTITION", min=0, max=MOST, help="Number of the partition.")
+    ] = None,
+    offsets: Annotated[
+        list[int] | None, typer.Argument(metavar="OFFSET...]", min=0, help="Offsets of failed records.")
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All failed records (of the partition) that were not retried yet.")
+    ] = False,
+    unlisted: Annotated[
+        bool, typer.Option("--any", help="Also records that are not listed as failed.")
+    ] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Retry the records; without it they are only checked.")
+    ] = False,
+    request_id: Annotated[
+        str | None,
+        typer.Option("--request-id", help="Id of the request: the same one copies no record twice."),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Show the failed records that a retry delivers again to the group, or deliver them with --execute.
+
+    A retry appends a copy of the record, which no other share group receives. Its delivery count starts at 1.
+    Exit code 1 if a record cannot be retried.
+    """
+    if all_ == bool(offsets):
+        raise typer.BadParameter("Pass PARTITION and OFFSET, or --all.")
+    with Admin(server) as admin:
+        selected: dict[int, Iterable[int]] = {}
+        if offsets and partition is not None:
+            selected[partition] = offsets
+        else:
+            selected = unretried(admin.failed_records(group, topic, include_retried=True), partition)
+        results = admin.retry_failed_records(
+            group,
+            topic,
+            selected,
+            include_unlisted=unlisted,
+            validate_only=not execute,
+            request_id=request_id,
+        )
+    print_rows(retry_rows(topic, results), _RETRIES, as_json, f"Group {group} has no records to retry.")
+    if results and not execute and not as_json:
+        print_notice("Nothing is changed. Add --execute to retry these records.")
+    if any(result.error is not None for result in results):
+        raise typer.Exit(FAILED)
 
 
 @app.command(
@@ -239,6 +315,56 @@ def member_row(member: MemberDescription) -> dict[str, Any]:
 def failed_row(topic: str, entry: FailedEntry) -> dict[str, Any]:
     """Returns failed records as plain values."""
     return {"topic": topic, **asdict(entry), "time": readable_time(entry.time)}
+
+
+def unretried(listing: FailedListing, partition: int | None) -> dict[int, Iterable[int]]:
+    """Returns the offsets of failed records that were not retried, by partition."""
+    found: dict[int, Iterable[int]] = {}
+    for entry in listing.entries:
+        if partition in (None, entry.partition):
+            start, pieces = entry.first_offset, [found.get(entry.partition, ())]
+            for run in sorted(entry.retried, key=attrgetter("first_offset")):
+                pieces.append(range(start, run.first_offset))
+                start = max(start, run.last_offset + 1)
+            found[entry.partition] = chain(*pieces, range(start, entry.last_offset + 1))
+    return found
+
+
+def retry_rows(topic: str, results: Iterable[RetryResult]) -> list[dict[str, Any]]:
+    """Returns results as plain values; neighbours with the same outcome have one row."""
+    rows: list[dict[str, Any]] = []
+    for result in results:
+        error = None if result.error is None else f"{result.error.code.name}: {result.error.message}"
+        row = {
+            "topic": topic,
+            "partition": result.partition,
+            "first_offset": result.offset,
+            "last_offset": result.offset,
+            "copy_offset": result.copy_offset,
+            "error": error,
+        }
+        if rows and _continues(rows[-1], row):
+            rows[-1]["last_offset"] = result.offset
+        else:
+            rows.append(row)
+    return rows
+
+
+def _continues(row: dict[str, Any], following: dict[str, Any]) -> bool:
+    """Returns whether a row of one record continues the row before it."""
+    distance, copy = following["first_offset"] - row["first_offset"], row["copy_offset"]
+    return (
+        row["partition"] == following["partition"]
+        and row["last_offset"] + 1 == following["first_offset"]
+        and row["error"] is following["error"] is None
+        and following["copy_offset"] == (None if copy is None else copy + distance)
+    )
+
+
+def _copies(runs: Iterable[Mapping[str, int]]) -> list[str]:
+    """Returns the offsets of copies as text: "5041" or "5041-5043"."""
+    ranges = ((run["copy_offset"], run["last_offset"] - run["first_offset"]) for run in runs)
+    return [f"{first}-{first + more}" if more else str(first) for first, more in ranges]
 
 
 def reset_row(place: TopicPartition, old: GroupOffset | None, new: int) -> dict[str, Any]:

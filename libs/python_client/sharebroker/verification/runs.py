@@ -108,6 +108,8 @@ class OffsetOutcome(StrEnum):
     AVAILABLE = "available"
     GAP = "gap"
     """No record at this offset: a transaction marker, or a missing record."""
+    FOR_OTHERS = "for others"
+    """A copy of a failed record that only another group receives."""
     UNDECIDED = "undecided"
     """The group has no start offset in this partition yet."""
 
@@ -159,7 +161,7 @@ class RecordLog:
     """The record log from `start` (inclusive) to `end` (exclusive).
 
     `held` lists offsets that a member holds, `markers` transaction markers, `missing` offsets without a
-    record. Spans are ascending and disjoint.
+    record, `for_others` copies that only another group receives. Spans are ascending and disjoint.
     """
 
     start: int
@@ -167,6 +169,7 @@ class RecordLog:
     held: Sequence[OffsetSpan] = ()
     markers: Sequence[OffsetSpan] = ()
     missing: Sequence[OffsetSpan] = ()
+    for_others: Sequence[OffsetSpan] = ()
 
 
 def outcome_runs(
@@ -181,7 +184,8 @@ def outcome_runs(
     `start` is the group's start offset; -1: none chosen. `failed` are the failed records, ascending.
     """
     gaps, held = sorted((*log.markers, *log.missing)), sorted(log.held)
-    inner = {start, *(edge for span in (*runs, *gaps, *held) for edge in (span[0], span[1] + 1))}
+    spans = (*runs, *gaps, *held, *log.for_others)
+    inner = {start, *(edge for span in spans for edge in (span[0], span[1] + 1))}
     inner |= {edge for entry in failed for edge in (entry.first, entry.last + 1)}
     edges = [log.start, *sorted(edge for edge in inner if log.start < edge < log.end), log.end]
     found: list[OutcomeRun] = []
@@ -192,6 +196,8 @@ def outcome_runs(
             outcome = OffsetOutcome.IN_DELIVERY if token else OffsetOutcome.WAITING, outcome[1], 0.0
         if outcome[0] in _WITHOUT_DISPOSITION and (entry := _at(failed, first)) is not None:
             outcome = entry[2:]
+        if _within(first, log.for_others):
+            outcome = OffsetOutcome.FOR_OTHERS, 0, 0.0
         if found and found[-1][2:] == outcome:
             found[-1] = found[-1]._replace(last=after - 1)
         elif first < after:

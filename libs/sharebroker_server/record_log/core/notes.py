@@ -59,13 +59,14 @@ class Note(NamedTuple):
 class Notes:
     """The durable notes of one partition; only drafts change them, except for removals."""
 
-    __slots__ = ("_attached", "_notes", "size")
+    __slots__ = ("_notes", "attached", "size")
 
     def __init__(self, notes: Mapping[str, Note] | None = None) -> None:
         self._notes = dict(notes or {})
         self.size = sum(_size(key, note.value) for key, note in self._notes.items())
         """The size of all keys and values in bytes."""
-        self._attached = sorted((note.last_offset, key) for key, note in self._notes.items() if note.attached)
+        self.attached = sorted((note.last_offset, key) for key, note in self._notes.items() if note.attached)
+        """The last offsets and keys of the notes that are attached to records, ascending."""
 
     @classmethod
     def load(cls, stored: Mapping[str, bytes]) -> Notes:
@@ -97,18 +98,13 @@ class Notes:
         """Returns all keys and notes."""
         return self._notes.items()
 
-    @property
-    def has_attached(self) -> bool:
-        """Whether a note is attached to records."""
-        return bool(self._attached)
-
     def attached_in(self, first: int, end: int) -> Iterator[tuple[str, Note]]:
         """Yields the notes attached to a record with an offset in [first, end), ascending by offset.
 
         The ranges of attached notes must not overlap.
         """
-        for index in range(self._below(first), len(self._attached)):
-            key = self._attached[index][1]
+        for index in range(self._below(first), len(self.attached)):
+            key = self.attached[index][1]
             note = self._notes[key]
             if note.first_offset >= end:
                 break
@@ -116,7 +112,7 @@ class Notes:
 
     def attached_before(self, offset: int) -> list[str]:
         """Returns the keys of the notes whose records are all below the offset."""
-        return [key for _, key in self._attached[: self._below(offset)]]
+        return [key for _, key in self.attached[: self._below(offset)]]
 
     def commit(self, draft: NotesDraft) -> None:
         """Applies a draft that is durable now."""
@@ -125,7 +121,7 @@ class Notes:
             self._notes[key] = note
             self.size += _size(key, note.value)
             if note.attached:
-                insort(self._attached, (note.last_offset, key))
+                insort(self.attached, (note.last_offset, key))
 
     def remove(self, keys: Iterable[str]) -> None:
         """Removes notes; unknown keys are ignored."""
@@ -135,10 +131,10 @@ class Notes:
                 continue
             self.size -= _size(key, note.value)
             if note.attached:
-                del self._attached[bisect_left(self._attached, (note.last_offset, key))]
+                del self.attached[bisect_left(self.attached, (note.last_offset, key))]
 
     def _below(self, offset: int) -> int:
-        return bisect_left(self._attached, (offset, ""))
+        return bisect_left(self.attached, (offset, ""))
 
 
 class NotesDraft:

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.core.addressed import hidden_from
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, StoredBatch, seal
 from sharebroker_server.record_log.core.message_ids import IdDraft, IdTable
 from sharebroker_server.record_log.core.notes import Note, Notes, NotesDraft
@@ -120,7 +121,7 @@ class Transactions:
     @property
     def has_skipped(self) -> bool:
         """Whether there are records that share groups skip."""
-        return bool(self.duplicates or self.recalled)
+        return bool(self.duplicates or self.recalled or self.notes.attached)
 
     def skipped_in(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yields ranges with an offset in [first, end) that share groups skip: duplicates, recalled records.
@@ -130,6 +131,10 @@ class Transactions:
         yield from self.duplicates_in(first, end)
         for offset in self.schedules.recalled_in(first, end):
             yield offset, offset
+
+    def for_others(self, group_id: str, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yields ranges with an offset in [first, end) that are for other share groups, ascending."""
+        return hidden_from(self.notes, group_id, first, end)
 
     @property
     def scheduled(self) -> Sequence[Scheduled]:

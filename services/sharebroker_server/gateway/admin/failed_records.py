@@ -12,7 +12,9 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
-from sharebroker_server.catalog.topics import check_group_id
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.catalog.topics import Topic, check_group_id
+from sharebroker_server.gateway.admin.partitions import inspect_records
 from sharebroker_server.gateway.context import Gateway
 
 DEFAULT_PAGE: Final = 100
@@ -48,10 +50,19 @@ async def list_failed(
         raise invalid_field("page_size", f"page_size is {request.page_size}; 0 to {LONGEST_PAGE} is allowed.")
     start, size = _parsed(request.page_token), request.page_size or DEFAULT_PAGE
     topic = gateway.topic(request.topic)
+    page = await _page(gateway, request.group_id, topic, start, size, deadline)
+    if request.include_retried and page.entries:
+        await _add_retried(gateway, request.group_id, topic.topic_id, page, deadline)
+    return page
+
+
+async def _page(
+    gateway: Gateway, group_id: str, topic: Topic, start: _Position, size: int, deadline: Deadline
+) -> pb.ListFailedRecordsResponse:
     page = pb.ListFailedRecordsResponse()
     for first in range(start.partition, topic.partitions, PARTITIONS_AT_ONCE):
         numbers = range(first, min(first + PARTITIONS_AT_ONCE, topic.partitions))
-        journals = await _read(gateway, request.group_id, topic.topic_id, numbers, deadline)
+        journals = await read_journals(gateway, group_id, topic.topic_id, numbers, deadline)
         for number in numbers:
             following = _add(page, journals[number], start, size)
             if following is not None:
@@ -85,10 +96,30 @@ def _add(
     return None
 
 
-async def _read(
+async def _add_retried(
+    gateway: Gateway, group_id: str, topic_id: str, page: pb.ListFailedRecordsResponse, deadline: Deadline
+) -> None:
+    """Adds the copies that the leaders have of the listed records. Raises KafkaError."""
+    request = leader.InspectRecordsRequest(group_id=group_id)
+    for partition in sorted({entry.partition for entry in page.entries}):
+        request.partitions.add(topic_id=topic_id, partition=partition, from_offset=-1)
+    copied = dict[int, Sequence[leader.InspectRecordsResponse.CopiedRange]]()
+    for part in (await inspect_records(gateway, request, deadline)).partitions:
+        if part.error_code:
+            raise KafkaError(ErrorCode(part.error_code), part.error_message)
+        copied[part.partition] = part.copied
+    for entry in page.entries:
+        for run in copied[entry.partition]:
+            first, last = max(run.first_offset, entry.first_offset), min(run.last_offset, entry.last_offset)
+            if first <= last:
+                copy = run.copy_offset + first - run.first_offset
+                entry.retried.add(first_offset=first, last_offset=last, copy_offset=copy)
+
+
+async def read_journals(
     gateway: Gateway, group_id: str, topic_id: str, partitions: Sequence[int], deadline: Deadline
 ) -> dict[int, Journal]:
-    """Returns the journals of partitions, with one request to each shard."""
+    """Returns the journals of partitions, with one request to each shard. Raises KafkaError."""
     by_shard = defaultdict[int, list[int]](list)
     for partition in partitions:
         by_shard[gateway.router.share_shard(group_id, topic_id, partition)].append(partition)

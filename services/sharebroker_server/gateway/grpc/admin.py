@@ -15,6 +15,7 @@ from sharebroker_server.gateway.admin import (
     groups,
     partitions,
     quotas,
+    retry,
     topics,
     users,
 )
@@ -109,6 +110,7 @@ class AdminServicer(Servicer, AdminServiceServicer):
     InspectRecords = rpc(partitions.inspect_records, rights.INSPECT_RECORDS)
     InspectShareGroupState = rpc(partitions.inspect_state, checked(rights.check_inspect_state))
     ListFailedRecords = rpc(failed_records.list_failed, checked(rights.check_list_failed))
+    RetryFailedRecords = rpc(retry.retry_failed, checked(rights.check_retry_failed))
     DescribeUserScramCredentials = rpc(_describe_users, checked(rights.check_describe_cluster))
     AlterUserScramCredentials = rpc(users.alter_users, checked(rights.check_alter_cluster))
     DescribeAcls = rpc(acls.describe_acls, checked(rights.check_describe_cluster))

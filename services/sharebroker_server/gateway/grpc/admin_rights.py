@@ -264,6 +264,12 @@ def check_list_failed(access: Access, request: Any) -> None:
     access.require(AclOperation.DESCRIBE, TOPIC, request.topic)
 
 
+def check_retry_failed(access: Access, request: Any) -> None:
+    """Raises GROUP_AUTHORIZATION_FAILED or TOPIC_AUTHORIZATION_FAILED."""
+    access.require(AclOperation.READ, GROUP, request.group_id)
+    access.require(AclOperation.WRITE, TOPIC, request.topic)
+
+
 # Groups
 
 _DESCRIBED_GROUPS = Items(

@@ -10,6 +10,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.aio import Turns
+from sharebroker_server.record_log.core import addressed
 from sharebroker_server.record_log.core.batch import gaps
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.partition_log import PartitionLog
@@ -147,6 +148,16 @@ async def inspect_records(
         in_flight = loaded.core.in_flight
         response.in_delivery.extend(_range(lock.first, lock.last) for lock in in_flight.held())
         response.in_delivery.extend(_range(*waiting) for waiting in in_flight.waiting_ranges())
+    notes = log.transactions.notes
+    if notes.attached:
+        start, end = log.log_start_offset, log.log_end_offset
+        for_others = log.transactions.for_others(group_id, start, end)
+        response.for_others.extend(_range(*span) for span in for_others)
+        copied = addressed.copied(notes.items(), group_id)
+        response.copied.extend(
+            pb.InspectRecordsResponse.CopiedRange(first_offset=first, last_offset=last, copy_offset=copy)
+            for first, last, copy in copied
+        )
     await _read(log, part.from_offset, response)
 
 

@@ -16,6 +16,7 @@ from sharebroker_server.aio import Turns
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
+from sharebroker_server.share_partition_leader.log.retry import retry_records
 
 R = TypeVar("R")
 
@@ -45,6 +46,11 @@ class LogRpcs(SharePartitionLeaderServiceServicer):
     async def RecallRecords(self, request: pb.RecallRecordsRequest, context: Any) -> pb.RecallRecordsResponse:
         recall = partial(requests.recall_record, self._leadership)
         return await self._each(request.partitions, pb.RecallRecordsResponse, recall)
+
+    @override
+    async def RetryRecords(self, request: pb.RetryRecordsRequest, context: Any) -> pb.RetryRecordsResponse:
+        retry = partial(retry_records, self._leadership, self._turns, request)
+        return await self._each(request.partitions, pb.RetryRecordsResponse, retry)
 
     @override
     async def WriteTxnMarkers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -112,6 +112,8 @@ def translated(
     return KafkaError(code, error.message, metadata=error.metadata, retry_after=error.retry_after)
 
 
+_NEVER: Final = float("inf")
+
 Span = tuple[int, int]
 """First and last offset of a record batch."""
 
@@ -127,17 +129,20 @@ def visible_end(log: PartitionLog, *, committed: bool) -> int:
 
 
 def hidden_spans(
-    log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, *, with_markers: bool
+    log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, group_id: str, *, with_markers: bool
 ) -> list[Span]:
-    """Returns batches, duplicates and recalled records that are not delivered, ascending."""
+    """Returns batches and records that the group does not receive, ascending.
+
+    Records are hidden that are duplicates, recalled, or addressed to another group.
+    """
     hidden: list[Span] = (
         [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
     )
     if committed and batches:
-        hidden += _aborted(log, batches)
+        hidden += aborted_batches(log, batches)
         hidden.sort()
     if log.transactions.has_skipped and batches:
-        hidden += _skipped(log, batches, frozenset(hidden))
+        hidden += _skipped(log, batches, frozenset(hidden), group_id)
         hidden.sort()
     return hidden
 
@@ -148,12 +153,12 @@ def cut_after(spans: Sequence[Span], last: int) -> list[Span]:
 
 
 def split_expired(
-    batches: Sequence[StoredBatch], oldest_ms: float, latest_delivery: Callable[[int, int], int]
+    batches: Sequence[StoredBatch], oldest_ms: float, latest: Callable[[int, int], float]
 ) -> tuple[list[Span], list[Span], list[StoredBatch]]:
     """Returns the spans of all batches, the spans of those that expired, and the batches that did not.
 
     A batch expires as a whole once all its timestamps and delivery times are below `oldest_ms`; without a
-    timestamp (-1) it does not. `latest_delivery` returns the latest delivery time of offsets. Neighbours that
+    timestamp (-1) it does not. `latest` returns the latest delivery time of offsets (ms). Neighbours that
     expired have one span, so that one acquisition archives them.
     """
     spans: list[Span] = []
@@ -161,7 +166,7 @@ def split_expired(
     others: list[StoredBatch] = []
     for batch in batches:
         first, last = batch.base_offset, batch.last_offset
-        if not 0 <= batch.max_timestamp < oldest_ms or latest_delivery(first, last) >= oldest_ms:
+        if not 0 <= batch.max_timestamp < oldest_ms or latest(first, last) >= oldest_ms:
             others.append(batch)
         else:
             if expired and expired[-1] == spans[-1]:
@@ -172,13 +177,33 @@ def split_expired(
     return spans, expired, others
 
 
-def _skipped(log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span]) -> Iterator[Span]:
-    """Yields the duplicates and recalled records of each batch that is not hidden as a whole."""
+def _skipped(
+    log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span], group_id: str
+) -> Iterator[Span]:
+    """Yields the records of each batch that are hidden, unless the batch is hidden as a whole."""
+    transactions = log.transactions
     for batch in batches:
         begin, end = batch.base_offset, batch.last_offset
-        if (begin, end) not in hidden:
-            for first, last in log.transactions.skipped_in(begin, end + 1):
-                yield max(first, begin), min(last, end)
+        if (begin, end) in hidden:
+            continue
+        for first, last in transactions.skipped_in(begin, end + 1):
+            yield max(first, begin), min(last, end)
+        for first, last in transactions.for_others(group_id, begin, end + 1):
+            yield max(first, begin), min(last, end)
+
+
+def latest_delivery(log: PartitionLog, group_id: str) -> Callable[[int, int], float]:
+    """Returns the function that `split_expired` calls; records for other groups do not expire in this one."""
+    transactions = log.transactions
+    latest = transactions.schedules.latest_in
+    if not transactions.notes.attached:
+        return latest
+
+    def latest_in(first: int, last: int) -> float:
+        for_others = next(transactions.for_others(group_id, first, last + 1), None)
+        return latest(first, last) if for_others is None else _NEVER
+
+    return latest_in
 
 
 def separated(spans: Sequence[Span], hidden: Sequence[Span], start: int) -> list[Span]:
@@ -193,7 +218,8 @@ def separated(spans: Sequence[Span], hidden: Sequence[Span], start: int) -> list
     return [piece for piece in pieces if piece[1] >= start]
 
 
-def _aborted(log: PartitionLog, batches: Sequence[StoredBatch]) -> list[Span]:
+def aborted_batches(log: PartitionLog, batches: Sequence[StoredBatch]) -> list[Span]:
+    """Returns the spans of batches whose transactions were aborted."""
     aborted = log.transactions.aborted_in(batches[0].base_offset, batches[-1].last_offset + 1)
     if not aborted:
         return []

@@ -24,6 +24,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     bytes_of,
     cut_after,
     hidden_spans,
+    latest_delivery,
     offsets_below,
     separated,
     share_key,
@@ -314,11 +315,12 @@ class ShareGroupPartition:
             self._observer.fetched(batches)
         expired: Sequence[Span] = ()
         if max_age:
-            latest = self._log.transactions.schedules.latest_in
+            latest = latest_delivery(self._log, self.group_id)
             spans, expired, batches = split_expired(batches, (now() - max_age) * 1000, latest)
         else:
             spans = [(batch.base_offset, batch.last_offset) for batch in batches]
-        hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
+        markers = request.with_markers
+        hidden = hidden_spans(self._log, batches, committed, self.group_id, with_markers=markers)
         transactions = self._log.transactions
         if hidden and transactions.has_skipped:
             spans = separated(spans, hidden, offset)

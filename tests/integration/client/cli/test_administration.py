@@ -7,10 +7,11 @@ import subprocess
 
 import pytest
 
-from sharebroker import ShareConsumer
+from sharebroker import Record, ShareConsumer
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from tests.integration.client.cli.commands import MAIN, create_group
 from tests.integration.client.cli.conftest import Command
+from tests.support.client import unique
 
 
 def test_topic_is_created_altered_and_deleted(sharebroker: Command, group: str) -> None:
@@ -224,6 +225,53 @@ def test_with_json_a_failure_is_a_json_document(
     assert failure["message"]
 
 
+def _retry(server: str, sharebroker: Command, topic: str, group: str, partition: int) -> None:
+    """Retries the failed records 0 and 2; another group does not receive the copies."""
+    other = unique("other")
+    create_group(server, topic, other)
+    place = (group, topic, str(partition))
+    checked = sharebroker("groups", "retry", *place, "0")
+    assert "Nothing is changed" in checked.err
+    refused = sharebroker("groups", "retry", *place, "1", "9", "--execute", "--json")
+    assert refused.code == 1
+    assert [row["error"].split(":")[0] for row in refused.data] == ["RESOURCE_NOT_FOUND"] * 2
+    assert sharebroker("groups", "retry", group, topic).code == 2
+    assert sharebroker("groups", "retry", unique("no"), topic, "0", "0").code != 0
+    (row,) = sharebroker("groups", "retry", *place, "0", "--execute", "--request-id", "a", "--json").data
+    assert (row["first_offset"], row["copy_offset"], row["error"]) == (0, 3, None)
+    (again,) = sharebroker("groups", "retry", *place, "0", "--execute", "--request-id", "a", "--json").data
+    assert again["copy_offset"] == 3, "a repeated request copies nothing"
+    rows = sharebroker("groups", "retry", group, topic, "--all", "--execute", "--json").data
+    assert [(row["first_offset"], row["copy_offset"]) for row in rows] == [(2, 4)]
+    assert sharebroker("groups", "retry", group, topic, "--all", "--json").data == []
+    with ShareConsumer(server, group, [topic]) as consumer:
+        found: list[Record] = []
+        while len(found) < 2:
+            found += consumer.poll(timeout=20)
+        assert [(record.offset, record.delivery_count) for record in found] == [(3, 1), (4, 1)]
+        headers = dict(found[0].headers)
+        assert headers["sharebroker.for.group"] == group.encode()
+        assert headers["sharebroker.retry.of"] == f"{topic}/{partition}/0".encode()
+        for record in found:
+            record.accept()
+        consumer.commit()
+    with ShareConsumer(server, other, [topic]) as consumer:
+        received: list[int] = []
+        while len(received) < 3:
+            for record in consumer.poll(timeout=20):
+                received.append(record.offset)
+                record.accept()
+        assert sorted(received) == [0, 1, 2]
+        assert not consumer.poll(timeout=0.5)
+    entries = sharebroker("groups", "failed", group, "--json").data["entries"]
+    assert [run["copy_offset"] for row in entries for run in row["retried"]] == [3, 4]
+    assert "RETRIED" in sharebroker("groups", "failed", group).out
+    verified = sharebroker("verify", other, topic, "--offsets", "--json").data
+    assert verified["well"]
+    fates = [run["fate"] for run in verified["partitions"][partition]["offsets"]]
+    assert fates[-1] == "for_others"
+
+
 def test_failed_records_are_listed(server: str, sharebroker: Command, topic: str, group: str) -> None:
     create_group(server, topic, group)
     full = _three_records(sharebroker, topic)
@@ -258,6 +306,7 @@ def test_failed_records_are_listed(server: str, sharebroker: Command, topic: str
     assert all(text in shown for text in ("DISPOSITION", "exhausted", "no such account"))
     verified = sharebroker("verify", group, topic, "--offsets", "--json").data["partitions"][full]
     assert [run["fate"] for run in verified["offsets"]] == ["rejected", "passed", "exhausted"]
+    _retry(server, sharebroker, topic, group, full)
     sharebroker("groups", "config", group, "--set", "share.failed.records.max=1")
     assert sharebroker("groups", "delete", group, "--topic", topic).code == 0
     create_group(server, topic, group)

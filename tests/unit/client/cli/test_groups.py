@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from sharebroker.admin_model import FailedEntry, GroupOffset, MemberDescription
-from sharebroker.cli.groups import failed_row, member_row, offset_rows
+from sharebroker.admin_model import (
+    FailedEntry,
+    FailedListing,
+    GroupOffset,
+    MemberDescription,
+    RetriedRun,
+    RetryResult,
+)
+from sharebroker.cli.groups import failed_row, member_row, offset_rows, retry_rows, unretried
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 
 
@@ -53,4 +61,37 @@ def test_failed_records_have_a_readable_time() -> None:
         "time": "2026-09-21T14:13:20.500+00:00",
         "member_id": "m1",
         "reason": "no such account",
+        "retried": (),
     }
+
+
+def entry(partition: int, first: int, last: int, *retried: tuple[int, int, int]) -> FailedEntry:
+    runs = tuple(RetriedRun(*run) for run in retried)
+    return FailedEntry(partition, first, last, "rejected", 1, 0.0, "", "", runs)
+
+
+def test_records_that_were_retried_are_not_retried_with_all_others() -> None:
+    listing = FailedListing((entry(0, 3, 9, (8, 8, 40), (4, 5, 30)), entry(0, 12, 12), entry(1, 0, 1)), {})
+    found = {partition: list(offsets) for partition, offsets in unretried(listing, None).items()}
+    assert found == {0: [3, 6, 7, 9, 12], 1: [0, 1]}
+    assert [list(offsets) for offsets in unretried(listing, 1).values()] == [[0, 1]]
+    repeated = FailedListing((entry(0, 1, 2, (1, 2, 5), (1, 1, 7)),), {})
+    assert [list(offsets) for offsets in unretried(repeated, 0).values()] == [[]]
+
+
+def test_neighbours_with_the_same_outcome_have_one_row() -> None:
+    error = KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "unlisted")
+    results = [
+        *(RetryResult(0, offset, offset + 10, None) for offset in (1, 2, 3)),
+        RetryResult(0, 4, 20, None),
+        RetryResult(0, 5, None, error),
+        RetryResult(1, 6, None, None),
+        RetryResult(1, 7, None, None),
+    ]
+    rows = [tuple(row.values())[1:] for row in retry_rows("orders", results)]
+    assert rows == [
+        (0, 1, 3, 11, None),
+        (0, 4, 4, 20, None),
+        (0, 5, 5, None, "RESOURCE_NOT_FOUND: unlisted"),
+        (1, 6, 7, None, None),
+    ]

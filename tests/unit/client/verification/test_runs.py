@@ -199,4 +199,7 @@ def test_the_last_of_equal_states_has_the_time() -> None:
 
 
 def test_outcomes_have_json_names() -> None:
-    assert [outcome.key for outcome in OffsetOutcome if " " in outcome] == ["in_delivery"]
+    assert [outcome.key for outcome in OffsetOutcome if " " in outcome] == [
+        "in_delivery",
+        "for_others",
+    ]

@@ -191,6 +191,7 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
     },
     "InspectShareGroupState": {"": state.InspectShareGroupStateRequest(group_id="g", **ID)},  # type: ignore[arg-type]
     "ListFailedRecords": {"": admin_pb2.ListFailedRecordsRequest(group_id="g", topic="flights")},
+    "RetryFailedRecords": {"": admin_pb2.RetryFailedRecordsRequest(group_id="g", topic="flights")},
     "IsActive": TRIGGERS,
     "StreamIsActive": TRIGGERS,
     "GetMetricSpec": TRIGGERS,

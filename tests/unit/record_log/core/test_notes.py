@@ -54,7 +54,7 @@ def test_attached_notes_are_found_by_offset(first: int, end: int, keys: list[str
     notes = changed(
         Notes(), {"z": Note(b"", 20, 29), "y": Note(b"", 10, 12), "x": Note(b"", 3, 4), "w": Note(b"")}
     )
-    assert notes.has_attached
+    assert notes.attached
     assert [key for key, _ in notes.attached_in(first, end)] == keys
 
 
@@ -72,7 +72,7 @@ def test_a_replaced_note_is_attached_once() -> None:
     assert [key for key, _ in notes.attached_in(0, 9)] == ["x"]
     assert notes.size == 1
     changed(notes, {"x": Note(b"")})
-    assert not notes.has_attached
+    assert not notes.attached
 
 
 @pytest.mark.parametrize(

@@ -450,6 +450,7 @@ class ListFailedRecordsRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    INCLUDE_RETRIED_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     topic: _builtins.str
     """A topic's name."""
@@ -457,6 +458,8 @@ class ListFailedRecordsRequest(_message.Message):
     """The most entries of the response: 1 to 1000. 0: 100."""
     page_token: _builtins.str
     """Empty: from the start. Otherwise `next_page_token` of the page before."""
+    include_retried: _builtins.bool
+    """Also returns `retried`, from the leaders of the partitions."""
     def __init__(
         self,
         *,
@@ -464,10 +467,11 @@ class ListFailedRecordsRequest(_message.Message):
         topic: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        include_retried: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "page_size", b"page_size", "page_token", b"page_token", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "include_retried", b"include_retried", "page_size", b"page_size", "page_token", b"page_token", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -491,6 +495,7 @@ class ListFailedRecordsResponse(_message.Message):
         TIME_MS_FIELD_NUMBER: _builtins.int
         MEMBER_ID_FIELD_NUMBER: _builtins.int
         REASON_FIELD_NUMBER: _builtins.int
+        RETRIED_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         first_offset: _builtins.int
         last_offset: _builtins.int
@@ -504,6 +509,10 @@ class ListFailedRecordsResponse(_message.Message):
         """The member that held the records last. Empty: none did."""
         reason: _builtins.str
         """The first 256 characters of the reason of its acknowledgement."""
+        @_builtins.property
+        def retried(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListFailedRecordsResponse.Retried]:
+            """Those that RetryFailedRecords copied, as far as the log has the copies. Only with `include_retried`."""
+
         def __init__(
             self,
             *,
@@ -515,10 +524,38 @@ class ListFailedRecordsResponse(_message.Message):
             time_ms: _builtins.int = ...,
             member_id: _builtins.str = ...,
             reason: _builtins.str = ...,
+            retried: _abc.Iterable[Global___ListFailedRecordsResponse.Retried] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "disposition", b"disposition", "first_offset", b"first_offset", "last_offset", b"last_offset", "member_id", b"member_id", "partition", b"partition", "reason", b"reason", "time_ms", b"time_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_count", b"delivery_count", "disposition", b"disposition", "first_offset", b"first_offset", "last_offset", b"last_offset", "member_id", b"member_id", "partition", b"partition", "reason", b"reason", "retried", b"retried", "time_ms", b"time_ms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Retried(_message.Message):
+        """Neighbours whose copies are neighbours, too."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        COPY_OFFSET_FIELD_NUMBER: _builtins.int
+        first_offset: _builtins.int
+        last_offset: _builtins.int
+        """Inclusive."""
+        copy_offset: _builtins.int
+        """The offset of the first copy."""
+        def __init__(
+            self,
+            *,
+            first_offset: _builtins.int = ...,
+            last_offset: _builtins.int = ...,
+            copy_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_offset", b"copy_offset", "first_offset", b"first_offset", "last_offset", b"last_offset"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -572,6 +609,126 @@ class ListFailedRecordsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListFailedRecordsResponse: _TypeAlias = ListFailedRecordsResponse  # noqa: Y015
+
+@_typing.final
+class RetryFailedRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_FIELD_NUMBER: _builtins.int
+        OFFSETS_FIELD_NUMBER: _builtins.int
+        partition: _builtins.int
+        @_builtins.property
+        def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            partition: _builtins.int = ...,
+            offsets: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets", "partition", b"partition"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    INCLUDE_UNLISTED_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    topic: _builtins.str
+    """A topic's name."""
+    request_id: _builtins.str
+    """1 to 64 letters, digits, '-' and '_', such as a UUID. A repeated request with the same id copies no record twice.
+    Empty: the server chooses one.
+    """
+    include_unlisted: _builtins.bool
+    """Also records that the group's journal of failed records does not have."""
+    validate_only: _builtins.bool
+    """Checks the records, and copies nothing."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RetryFailedRecordsRequest.Partition]:
+        """With at most 1000 offsets together."""
+
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___RetryFailedRecordsRequest.Partition] | None = ...,
+        request_id: _builtins.str = ...,
+        include_unlisted: _builtins.bool = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "include_unlisted", b"include_unlisted", "partitions", b"partitions", "request_id", b"request_id", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryFailedRecordsRequest: _TypeAlias = RetryFailedRecordsRequest  # noqa: Y015
+
+@_typing.final
+class RetryFailedRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Result(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PARTITION_FIELD_NUMBER: _builtins.int
+        OFFSET_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        COPY_OFFSET_FIELD_NUMBER: _builtins.int
+        partition: _builtins.int
+        offset: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        """RESOURCE_NOT_FOUND: the journal of failed records does not have the record, or there is no record at the offset.
+        OFFSET_OUT_OF_RANGE: the record was deleted, or the offset is above the end of the log. INVALID_RECORD_STATE: its
+        transaction is open or aborted, it is scheduled, was recalled, is a duplicate, or a copy for another group.
+        """
+        error_message: _builtins.str
+        copy_offset: _builtins.int
+        """The offset of the copy; -1 with `validate_only`."""
+        def __init__(
+            self,
+            *,
+            partition: _builtins.int = ...,
+            offset: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            copy_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_offset", b"copy_offset", "error_code", b"error_code", "error_message", b"error_message", "offset", b"offset", "partition", b"partition"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___RetryFailedRecordsResponse.Result]:
+        """One for each offset, by partition and offset."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___RetryFailedRecordsResponse.Result] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryFailedRecordsResponse: _TypeAlias = RetryFailedRecordsResponse  # noqa: Y015
 
 @_typing.final
 class DescribeUserScramCredentialsRequest(_message.Message):

@@ -134,6 +134,11 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsResponse.FromString,
                 _registered_method=True)
+        self.RetryFailedRecords = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/RetryFailedRecords',
+                request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.RetryFailedRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.RetryFailedRecordsResponse.FromString,
+                _registered_method=True)
         self.DescribeUserScramCredentials = channel.unary_unary(
                 '/sharebroker.gateway.v1.AdminService/DescribeUserScramCredentials',
                 request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
@@ -296,6 +301,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetryFailedRecords(self, request, context):
+        """Delivers failed records again to their group: appends copies that no other share group receives. Not in Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeUserScramCredentials(self, request, context):
         """Kafka: DescribeUserScramCredentials (50).
         """
@@ -438,6 +450,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListFailedRecords,
                     request_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsResponse.SerializeToString,
+            ),
+            'RetryFailedRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryFailedRecords,
+                    request_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.RetryFailedRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.RetryFailedRecordsResponse.SerializeToString,
             ),
             'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeUserScramCredentials,
@@ -989,6 +1006,33 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/ListFailedRecords',
             sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsRequest.SerializeToString,
             sharebroker_dot_gateway_dot_v1_dot_admin__pb2.ListFailedRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryFailedRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/RetryFailedRecords',
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.RetryFailedRecordsRequest.SerializeToString,
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.RetryFailedRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

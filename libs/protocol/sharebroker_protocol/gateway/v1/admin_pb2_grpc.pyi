@@ -64,6 +64,8 @@ class AdminServiceStub:
     """Lists the failed records of a group in a topic: those that were archived although no member accepted them. Not in
     Kafka.
     """
+    RetryFailedRecords: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RetryFailedRecordsRequest, _admin_pb2.RetryFailedRecordsResponse]
+    """Delivers failed records again to their group: appends copies that no other share group receives. Not in Kafka."""
     DescribeUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]
     """Kafka: DescribeUserScramCredentials (50)."""
     AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]
@@ -107,6 +109,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lists the failed records of a group in a topic: those that were archived although no member accepted them. Not in
     Kafka.
     """
+    RetryFailedRecords: _aio.UnaryUnaryMultiCallable[_admin_pb2.RetryFailedRecordsRequest, _admin_pb2.RetryFailedRecordsResponse]  # type: ignore[assignment]
+    """Delivers failed records again to their group: appends copies that no other share group receives. Not in Kafka."""
     DescribeUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]  # type: ignore[assignment]
     """Kafka: DescribeUserScramCredentials (50)."""
     AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
@@ -261,6 +265,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lists the failed records of a group in a topic: those that were archived although no member accepted them. Not in
         Kafka.
         """
+
+    @_abc_1.abstractmethod
+    def RetryFailedRecords(
+        self,
+        request: _admin_pb2.RetryFailedRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RetryFailedRecordsResponse, _abc.Awaitable[_admin_pb2.RetryFailedRecordsResponse]]:
+        """Delivers failed records again to their group: appends copies that no other share group receives. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def DescribeUserScramCredentials(

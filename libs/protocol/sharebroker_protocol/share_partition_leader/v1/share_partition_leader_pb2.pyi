@@ -1310,6 +1310,138 @@ class RecallRecordsResponse(_message.Message):
 Global___RecallRecordsResponse: _TypeAlias = RecallRecordsResponse  # noqa: Y015
 
 @_typing.final
+class RetryRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        OFFSETS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        @_builtins.property
+        def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            offsets: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    request_id: _builtins.str
+    """A repeated request with the same id copies no record twice."""
+    validate_only: _builtins.bool
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RetryRecordsRequest.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___RetryRecordsRequest.Partition] | None = ...,
+        group_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "partitions", b"partitions", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRecordsRequest: _TypeAlias = RetryRecordsRequest  # noqa: Y015
+
+@_typing.final
+class RetryRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Result(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OFFSET_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        COPY_OFFSET_FIELD_NUMBER: _builtins.int
+        offset: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        copy_offset: _builtins.int
+        """The offset of the copy; -1 with `validate_only`."""
+        def __init__(
+            self,
+            *,
+            offset: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            copy_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_offset", b"copy_offset", "error_code", b"error_code", "error_message", b"error_message", "offset", b"offset"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        RESULTS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        """An error of the partition; records may have been copied."""
+        error_message: _builtins.str
+        @_builtins.property
+        def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___RetryRecordsResponse.Result]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            results: _abc.Iterable[Global___RetryRecordsResponse.Result] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "results", b"results", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RetryRecordsResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___RetryRecordsResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryRecordsResponse: _TypeAlias = RetryRecordsResponse  # noqa: Y015
+
+@_typing.final
 class WriteTxnMarkersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1675,6 +1807,8 @@ class InspectRecordsResponse(_message.Message):
         MARKERS_FIELD_NUMBER: _builtins.int
         MISSING_FIELD_NUMBER: _builtins.int
         NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+        FOR_OTHERS_FIELD_NUMBER: _builtins.int
+        COPIED_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
@@ -1695,6 +1829,14 @@ class InspectRecordsResponse(_message.Message):
         def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
             """Offsets in no batch: lost records."""
 
+        @_builtins.property
+        def for_others(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
+            """Copies of failed records that only another group receives."""
+
+        @_builtins.property
+        def copied(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.CopiedRange]:
+            """Records that RetryRecords copied for the group, in the order of the copies."""
+
         def __init__(
             self,
             *,
@@ -1708,10 +1850,38 @@ class InspectRecordsResponse(_message.Message):
             markers: _abc.Iterable[Global___InspectRecordsResponse.OffsetRange] | None = ...,
             missing: _abc.Iterable[Global___InspectRecordsResponse.OffsetRange] | None = ...,
             next_offset: _builtins.int = ...,
+            for_others: _abc.Iterable[Global___InspectRecordsResponse.OffsetRange] | None = ...,
+            copied: _abc.Iterable[Global___InspectRecordsResponse.CopiedRange] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "in_delivery", b"in_delivery", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "markers", b"markers", "missing", b"missing", "next_offset", b"next_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["copied", b"copied", "error_code", b"error_code", "error_message", b"error_message", "for_others", b"for_others", "in_delivery", b"in_delivery", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "markers", b"markers", "missing", b"missing", "next_offset", b"next_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class CopiedRange(_message.Message):
+        """Neighbours whose copies are neighbours, too. Both ends inclusive."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        COPY_OFFSET_FIELD_NUMBER: _builtins.int
+        first_offset: _builtins.int
+        last_offset: _builtins.int
+        copy_offset: _builtins.int
+        """The offset of the first copy."""
+        def __init__(
+            self,
+            *,
+            first_offset: _builtins.int = ...,
+            last_offset: _builtins.int = ...,
+            copy_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_offset", b"copy_offset", "first_offset", b"first_offset", "last_offset", b"last_offset"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

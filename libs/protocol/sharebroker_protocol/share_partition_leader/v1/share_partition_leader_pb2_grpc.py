@@ -92,6 +92,11 @@ class SharePartitionLeaderServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.FromString,
                 _registered_method=True)
+        self.RetryRecords = channel.unary_unary(
+                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RetryRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsResponse.FromString,
+                _registered_method=True)
         self.WriteTxnMarkers = channel.unary_unary(
                 '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/WriteTxnMarkers',
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.WriteTxnMarkersRequest.SerializeToString,
@@ -201,6 +206,13 @@ class SharePartitionLeaderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetryRecords(self, request, context):
+        """Appends copies of records that only one share group receives. Not in Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WriteTxnMarkers(self, request, context):
         """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27).
         """
@@ -286,6 +298,11 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
                     servicer.RecallRecords,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.SerializeToString,
+            ),
+            'RetryRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsResponse.SerializeToString,
             ),
             'WriteTxnMarkers': grpc.unary_unary_rpc_method_handler(
                     servicer.WriteTxnMarkers,
@@ -608,6 +625,33 @@ class SharePartitionLeaderService:
             '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RecallRecords',
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.SerializeToString,
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RetryRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

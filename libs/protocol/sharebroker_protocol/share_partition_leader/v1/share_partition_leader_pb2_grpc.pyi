@@ -65,6 +65,8 @@ class SharePartitionLeaderServiceStub:
     """Moves the log start offset. Kafka: DeleteRecords (21)."""
     RecallRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]
     """Recalls scheduled records: no share group delivers them. Not in Kafka."""
+    RetryRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RetryRecordsRequest, _share_partition_leader_pb2.RetryRecordsResponse]
+    """Appends copies of records that only one share group receives. Not in Kafka."""
     WriteTxnMarkers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]
     """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]
@@ -111,6 +113,8 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """Moves the log start offset. Kafka: DeleteRecords (21)."""
     RecallRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]  # type: ignore[assignment]
     """Recalls scheduled records: no share group delivers them. Not in Kafka."""
+    RetryRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RetryRecordsRequest, _share_partition_leader_pb2.RetryRecordsResponse]  # type: ignore[assignment]
+    """Appends copies of records that only one share group receives. Not in Kafka."""
     WriteTxnMarkers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]  # type: ignore[assignment]
     """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]  # type: ignore[assignment]
@@ -220,6 +224,14 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.RecallRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.RecallRecordsResponse]]:
         """Recalls scheduled records: no share group delivers them. Not in Kafka."""
+
+    @_abc_1.abstractmethod
+    def RetryRecords(
+        self,
+        request: _share_partition_leader_pb2.RetryRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.RetryRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.RetryRecordsResponse]]:
+        """Appends copies of records that only one share group receives. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def WriteTxnMarkers(
