@@ -44,6 +44,7 @@ TRANSLATED: dict[str, ModuleType] = {
     "DeleteAcls": cluster_pb2,
     "DescribeClientQuotas": admin_pb2,
     "AlterClientQuotas": cluster_pb2,
+    "UpdateFeatures": cluster_pb2,
     "DescribeUserScramCredentials": admin_pb2,
     "AlterUserScramCredentials": cluster_pb2,
     "Produce": produce_pb2,

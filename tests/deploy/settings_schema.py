@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from sharebroker_protocol.tracing.sampling import SAMPLERS
 from sharebroker_protocol.tracing.settings import PROTOCOLS
+from sharebroker_server.catalog.features import SUPPORTED
 from sharebroker_server.config.broker import BROKER_KEYS, ORDERED
 from sharebroker_server.config.keys import LONG_MAX, Key, ValueType
-from sharebroker_server.gateway.kafka.call import SUPPORTED
 from tests.deploy.chart import CHART
 
 SCHEMA: Final = CHART / "values.schema.json"

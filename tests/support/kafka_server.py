@@ -1,4 +1,7 @@
-"""A real Apache Kafka in separate processes (KRaft, free ports, fresh folders), for comparison."""
+"""A real Apache Kafka in separate processes (KRaft, free ports, fresh folders), for comparison.
+
+`jars` select its release: `SERVER`, or `NEXT_SERVER`, which has dead letter queues.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.support.kafka_jars import SERVER, JarSet
 from tests.support.kafka_tools import ToolFailed, as_properties, end_at_once, java, java_environment, run_tool
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import until
@@ -40,11 +44,14 @@ tests.
 class Node:
     """One process of a cluster; it can be stopped and started again on its data and port."""
 
-    def __init__(self, node_id: int, port: int, folder: Path, flags: Sequence[str]) -> None:
+    def __init__(
+        self, node_id: int, port: int, folder: Path, flags: Sequence[str], jars: JarSet = SERVER
+    ) -> None:
         self.node_id = node_id
         self.port = port
         self._folder = folder
         self._flags = flags
+        self._jars = jars
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -56,16 +63,15 @@ class Node:
         """Writes its properties file and formats its storage."""
         self._folder.mkdir(parents=True)
         self._config.write_text(as_properties({**properties, "log.dirs": self._folder / "logs"}))
-        run_tool(
-            "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(self._config)
-        ).checked()
+        arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(self._config))
+        run_tool("kafka.tools.StorageTool", *arguments, jars=self._jars).checked()
 
     def start(self) -> None:
         """Starts the process; `until_ready` waits."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 java("kafka.Kafka", str(self._config), flags=self._flags),
-                env=java_environment(),
+                env=java_environment(self._jars),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -110,15 +116,16 @@ class KafkaCluster:
         brokers: int = 1,
         properties: Mapping[str, object] | None = None,
         flags: Sequence[str] = SERVER_FLAGS,
+        jars: JarSet = SERVER,
     ) -> None:
         self._voter = (0 if brokers == 1 else CONTROLLER, free_port())
-        self.brokers = {n: Node(n, free_port(), folder / f"broker-{n}", flags) for n in range(brokers)}
+        self.brokers = {n: Node(n, free_port(), folder / f"broker-{n}", flags, jars) for n in range(brokers)}
         self._others = []
         given = {**SINGLE_NODE, **(properties or {})}
         for node in self.brokers.values():
             node.format({**given, **self._broker_properties(node)})
         if brokers > 1:
-            controller = Node(CONTROLLER, self._voter[1], folder / "controller", flags)
+            controller = Node(CONTROLLER, self._voter[1], folder / "controller", flags, jars)
             controller.format({**given, **self._controller_properties()})
             self._others.append(controller)
 
@@ -169,10 +176,13 @@ class KafkaCluster:
 
 @contextlib.contextmanager
 def running_kafka(
-    folder: Path, brokers: int = 1, properties: Mapping[str, object] | None = None
+    folder: Path,
+    brokers: int = 1,
+    properties: Mapping[str, object] | None = None,
+    jars: JarSet = SERVER,
 ) -> Iterator[KafkaCluster]:
     """Provides a running cluster; stops it at the end."""
-    cluster = KafkaCluster(folder, brokers, properties)
+    cluster = KafkaCluster(folder, brokers, properties, jars=jars)
     try:
         cluster.start()
         yield cluster

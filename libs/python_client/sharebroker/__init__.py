@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ConfigValue,
         FailedEntry,
         FailedListing,
+        FeatureDescription,
         GroupDescription,
         GroupListing,
         GroupOffset,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sharebroker.acls": "Acl AclSelection",
-    "sharebroker.admin_model": "ConfigValue FailedEntry FailedListing GroupDescription "
+    "sharebroker.admin_model": "ConfigValue FailedEntry FailedListing FeatureDescription GroupDescription "
     "GroupListing GroupOffset MemberDescription QuotaDescription TopicDescription UserDescription",
     "sharebroker.blocking.admin": "Admin",
     "sharebroker.blocking.consumer": "ShareConsumer",
@@ -79,6 +80,7 @@ __all__ = [
     "ErrorCode",
     "FailedEntry",
     "FailedListing",
+    "FeatureDescription",
     "FieldViolation",
     "GroupDescription",
     "GroupListing",

@@ -49,6 +49,20 @@ class QuotaDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """A feature of the cluster."""
+
+    name: str
+    """The name of the feature, such as share.version."""
+    lowest: int
+    """The lowest level that the server supports."""
+    highest: int
+    """The highest level that the server supports."""
+    level: int
+    """The level of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigValue:
     """The effective value of one property of a topic or a group."""
 

@@ -1,4 +1,7 @@
-"""The state of the catalog: topics, configs, users, ACLs, quotas, cluster id. Only `apply` changes it."""
+"""The state of the catalog: topics, configs, users, ACLs, quotas, cluster id, feature levels.
+
+Only `apply` changes it.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,8 @@ class TopicCatalog:
         "acls",
         "cluster_id",
         "dynamic_configs",
+        "feature_levels",
+        "features_epoch",
         "partitions",
         "position",
         "quotas",
@@ -48,6 +53,10 @@ class TopicCatalog:
 
     def __init__(self) -> None:
         self.cluster_id = ""
+        self.feature_levels: Mapping[str, int] = {}
+        """The stored levels of the features; empty if none are stored."""
+        self.features_epoch = 1
+        """The number of the levels' last change; 1 before it."""
         self.position = 0
         self.users = UserCatalog()
         self.acls = AclRules()
@@ -95,6 +104,10 @@ class TopicCatalog:
         if topic_id in self._deleted or len(self._deleted) < MAX_DELETED:
             return ""
         return next(iter(self._deleted))
+
+    def cluster_record(self) -> ClusterRecord:
+        """Returns the record of the cluster id and the feature levels."""
+        return ClusterRecord(self.cluster_id, self.feature_levels, self.features_epoch)
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Returns the configs set on a resource, without defaults."""
@@ -162,6 +175,8 @@ class TopicCatalog:
     @_apply.register
     def _(self, record: ClusterRecord) -> None:
         self.cluster_id = record.cluster_id
+        self.feature_levels = record.feature_levels
+        self.features_epoch = max(record.features_epoch, 1)
 
     @_apply.register(ScramCredentialRecord)
     @_apply.register(ScramCredentialDeletedRecord)

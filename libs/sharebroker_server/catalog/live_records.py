@@ -95,4 +95,4 @@ class LiveRecords:
             # logs.
             return TopicDeletedRecord(name)
         topic = self._catalog.topic_by_id(name)
-        return ClusterRecord(self._catalog.cluster_id) if topic is None else TopicRecord(topic)
+        return TopicRecord(topic) if topic is not None else self._catalog.cluster_record()

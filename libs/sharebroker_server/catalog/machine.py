@@ -92,9 +92,10 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class NameCluster:
-    """Sets the cluster id if there is none."""
+    """Sets the cluster id and the levels of the features if there is no id."""
 
     cluster_id: str
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
 
 
 CatalogCommand = CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster | ClientCommand
@@ -137,7 +138,7 @@ class CatalogMachine(WithoutSoftState):
 
 
 CatalogReply = Topic | ClusterRecord | Mapping[str, str | None] | ClientReply
-"""The topic after the change (before it, for a deletion), the cluster id, the changed configs or ACLs.
+"""The topic after the change (before it, for a deletion), cluster id and levels, changed configs or ACLs.
 
 It is empty after a change of users and quotas.
 """
@@ -162,15 +163,15 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
 
     `static` is the broker's own configuration, `now` is in seconds. Raises INVALID_TOPIC_EXCEPTION,
     TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_CONFIG,
-    INVALID_REQUEST, TOPIC_DELETION_DISABLED, those of `decide_client`; POLICY_VIOLATION if the catalog would
-    become too large.
+    INVALID_REQUEST, TOPIC_DELETION_DISABLED, INVALID_UPDATE_VERSION, those of `decide_client`;
+    POLICY_VIOLATION if the catalog would become too large.
     """
     if isinstance(command, AlterConfigs):
         return _alter_configs(state, static, command)
     if isinstance(command, NameCluster):
         return _name_cluster(state, command)
     if isinstance(command, ClientCommand):
-        return Decision(*decide_client(state, command))
+        return Decision(*decide_client(state, command, static.node_id))
     broker = effective_broker(state, static)
     if isinstance(command, CreateTopic):
         return _create_topic(state, broker, command, now)
@@ -373,6 +374,6 @@ def _check_resource(
 
 def _name_cluster(state: TopicCatalog, command: NameCluster) -> CatalogDecision:
     if state.cluster_id:
-        return Decision((), ClusterRecord(state.cluster_id))
-    record = ClusterRecord(command.cluster_id)
+        return Decision((), state.cluster_record())
+    record = ClusterRecord(command.cluster_id, command.feature_levels)
     return Decision((record,), record)

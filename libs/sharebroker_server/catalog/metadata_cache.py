@@ -13,7 +13,7 @@ reset, since no record of the new log mentions them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -22,7 +22,7 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.machine import SHARD, effective_broker
-from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord, ConfigRecord
+from sharebroker_server.catalog.records import UNSTORED_LEVELS, CatalogCodec, CatalogRecord, ConfigRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig, resolve_group
@@ -39,11 +39,22 @@ Observer = Callable[[CatalogRecord], None]
 class MetadataCache:
     """The catalog, a few milliseconds old, and the effective configs. `poll` is in seconds.
 
-    The contents change only between two turns of the event loop, and only by durable records.
+    `unstored` are the levels of features while the catalog has none. The contents change only between two
+    turns of the event loop, and only by durable records.
     """
 
-    def __init__(self, log: StreamLog, static: BrokerConfig, *, poll: float = 0.05) -> None:
+    def __init__(
+        self,
+        log: StreamLog,
+        static: BrokerConfig,
+        *,
+        poll: float = 0.05,
+        unstored: Mapping[str, int] = UNSTORED_LEVELS,
+    ) -> None:
         self.catalog = TopicCatalog()
+        self.unstored = unstored
+        self.features: Mapping[str, int] = self.unstored
+        """The level of each feature."""
         self.topic = self.catalog.topic
         """Returns the topic with a name."""
         self.topic_by_id = self.catalog.topic_by_id
@@ -188,6 +199,7 @@ class MetadataCache:
         removed = self.catalog.settings() - catalog.settings() if catalog is not self.catalog else ()
         records = [*(ConfigRecord(*setting, None) for setting in removed), *records]
         self.catalog = catalog
+        self.features = catalog.feature_levels or self.unstored
         self.topic = catalog.topic
         self.topic_by_id = catalog.topic_by_id
         self.revision += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from google.protobuf.message import DecodeError
@@ -52,10 +53,18 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """The cluster id."""
+    """The cluster id and the levels of the features, which are empty if an earlier release wrote the record.
+
+    `features_epoch` grows with each change of the levels.
+    """
 
     cluster_id: str
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
+    features_epoch: int = 1
 
+
+UNSTORED_LEVELS: Final[Mapping[str, int]] = MappingProxyType({"share.version": 1, "transaction.version": 2})
+"""The highest levels of a cluster whose record has none."""
 
 TopicChange = TopicRecord | PartitionsRecord | TopicDeletedRecord
 CatalogRecord = TopicChange | ConfigRecord | ClusterRecord | UserRecord | AclChange | QuotaRecord
@@ -80,7 +89,10 @@ class CatalogCodec:
 _EQUAL: Final[Mapping[str, tuple[type, Conversion[Any, Any]]]] = {
     "partitions": (PartitionsRecord, Conversion(PartitionsRecord, pb.PartitionsRecord)),
     "topic_deleted": (TopicDeletedRecord, Conversion(TopicDeletedRecord, pb.TopicDeletedRecord)),
-    "cluster": (ClusterRecord, Conversion(ClusterRecord, pb.ClusterRecord)),
+    "cluster": (
+        ClusterRecord,
+        Conversion(ClusterRecord, pb.ClusterRecord, {"feature_levels": Mapped(encode=dict, decode=dict)}),
+    ),
 }
 """Records whose fields equal those of their message, by the field of CatalogRecord."""
 

@@ -141,6 +141,8 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "DeleteAcls": _needs(_ALTER_CLUSTER),
         "DescribeClientQuotas": _needs(Right(AclOperation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER)),
         "AlterClientQuotas": _needs(Right(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER)),
+        "DescribeFeatures": NONE,
+        "UpdateFeatures": _needs(_ALTER_CLUSTER),
         "DeleteRecords": _needs(_DELETE_TOPIC),
         "RecallRecords": _needs(_WRITE_TOPIC),
         "ListGroups": _needs(Need((_DESCRIBE_CLUSTER, _DESCRIBE_GROUP))),
@@ -199,6 +201,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "CreateAcls": CLUSTER_ACTION,
         "DeleteAcls": CLUSTER_ACTION,
         "AlterClientQuotas": CLUSTER_ACTION,
+        "UpdateFeatures": CLUSTER_ACTION,
     },
     "sharebroker.share_partition_leader.v1.SharePartitionLeaderService": {
         "Deliver": CLUSTER_ACTION,

@@ -31,6 +31,7 @@ from sharebroker_server.broker.settings import (
     unauthenticated,
 )
 from sharebroker_server.broker.state_verifier import StateVerifier, VerifyState
+from sharebroker_server.catalog.features import unstored_levels
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
@@ -183,7 +184,7 @@ class Process:
         identity = node_identity(settings, self.address)
         settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
         await _start_credentials(credentials, settings, redis.reads, identity.owner, stack)
-        catalog = MetadataCache(storage.log, settings.config)
+        catalog = MetadataCache(storage.log, settings.config, unstored=unstored_levels(settings.features))
         kafka_address = kafka.address if kafka else ""
         member = ClusterMember(
             identity.owner, identity.node_id, settings.roles, self.address, kafka_address, release()
@@ -197,6 +198,7 @@ class Process:
             await catalog.start()
         except LogUnavailable as error:
             raise invalid(f"The catalog cannot be read: {error}") from error
+        _log_ignored_levels(settings, catalog)
         stack.push_async_callback(catalog.stop)
         access.open(catalog)
         rechecks: list[VerifyState] = [catalog.recheck]
@@ -233,6 +235,14 @@ class Process:
         await server.ready()
         context.observability.health.started()
         self._stack.callback(context.observability.health.stop)
+
+
+def _log_ignored_levels(settings: ServeSettings, catalog: MetadataCache) -> None:
+    """Logs levels of `--feature` that differ from those of the cluster, which count."""
+    given = settings.features.items()
+    ignored = {name: level for name, level in given if catalog.features.get(name) != level}
+    if ignored and catalog.catalog.cluster_id:
+        _log.warning("feature levels ignored", ignored=ignored, levels=dict(catalog.features))
 
 
 def open_storage(redis: RedisConnections, keys: Keys, appends: AppendMetricsByLog) -> Storage:

@@ -22,6 +22,7 @@ from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.broker.observability import Observability
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.broker.state_verifier import VerifyState
+from sharebroker_server.catalog.features import new_levels
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import internal_partitions, partition_count
 from sharebroker_server.coordinator_runtime.host import AnyHost
@@ -159,7 +160,7 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.rechecks.extend((host.recheck, catalog_host.recheck))
     stack.push_async_callback(catalog_host.stop)
     cluster = CatalogServicer(catalog_host, config.cluster_id, base.catalog)
-    group_cleanup.start(cluster.name_cluster())
+    group_cleanup.start(cluster.name_cluster(new_levels(base.settings.features)))
     if base.settings.first_user is not None:
         group_cleanup.start(cluster.create_user(base.settings.first_user))
     base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups, groups)
@@ -245,7 +246,7 @@ def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> N
     )
     authenticator = base.access.authentication.authenticator
     sasl = None if authenticator is None else SaslSettings.of(authenticator, base.settings.config)
-    listener = KafkaListener(context, brokers, base.settings.features, APIS, sasl=sasl)
+    listener = KafkaListener(context, brokers, APIS, sasl=sasl)
     listener.throttle = ClientThrottle(context.quotas)
     server.open(listener, base.settings.config)
     base.observability.metrics.add(listener.families)

@@ -44,9 +44,9 @@ class ServeSettings:
 
     `max_memory` is the limit of its data in bytes, 0 for none, None for the default of this machine.
 
-    Only a broker with the role `gateway` opens a Kafka listener; `features` are its feature levels. At
-    `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and all calls to
-    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. Without
+    Only a broker with the role `gateway` opens a Kafka listener. A new cluster starts with the levels in
+    `features`. At `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and
+    all calls to peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. Without
     `cluster_secret_file` the cluster's secret is stored in Redis. A broker with the role
     `group-coordinator` creates `first_user` unless it exists.
     """

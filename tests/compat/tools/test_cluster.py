@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sharebroker_server.catalog.features import SUPPORTED
 from sharebroker_server.gateway.kafka.api.api_versions import first_listed
 from sharebroker_server.gateway.kafka.api_table import APIS
 from tests.compat.tools.conftest import Tools
@@ -14,27 +15,39 @@ def test_cluster_id_is_printed(tools: Tools) -> None:
     assert re.fullmatch(r"Cluster ID: [\w-]{22}", line)
 
 
-def test_features_are_printed(tools: Tools) -> None:
+def feature_lines(tools: Tools) -> dict[str, list[str]]:
+    """Returns what kafka-features prints, by feature."""
     shown = [re.split(r"\s{2,}", line) for line in tools("kafka-features", "describe").lines]
-    assert [(name, *levels[:3]) for name, *levels in shown] == [
-        (
-            "Feature: share.version",
-            "SupportedMinVersion: 0",
-            "SupportedMaxVersion: 1",
-            "FinalizedVersionLevel: 1",
-        ),
-        (
-            "Feature: transaction.version",
-            "SupportedMinVersion: 0",
-            "SupportedMaxVersion: 2",
-            "FinalizedVersionLevel: 2",
-        ),
-    ]
-    upgraded = tools("kafka-features", "upgrade", "--feature", "share.version=1")
-    assert upgraded.lines == ["share.version was upgraded to 1."]
-    rejected = tools.attempt("kafka-features", "upgrade", "--feature", "share.version=9")
-    assert rejected.code == 1
-    assert "Invalid update version 9 for feature share.version." in rejected.out + rejected.err
+    return {name.removeprefix("Feature: "): levels for name, *levels in shown}
+
+
+def test_features_are_printed(tools: Tools) -> None:
+    shown = feature_lines(tools)
+    assert {name: levels[:3] for name, levels in shown.items()} == {
+        name: [
+            f"SupportedMinVersion: {lowest}",
+            f"SupportedMaxVersion: {highest}",
+            f"FinalizedVersionLevel: {highest}",
+        ]
+        for name, (lowest, highest) in SUPPORTED.items()
+    }
+
+
+def test_features_are_upgraded_and_downgraded(tools: Tools) -> None:
+    before = feature_lines(tools)["transaction.version"]
+    lowered = tools("kafka-features", "downgrade", "--feature", "transaction.version=1")
+    assert lowered.lines == ["transaction.version was downgraded to 1."]
+    after = feature_lines(tools)["transaction.version"]
+    assert after[2] == "FinalizedVersionLevel: 1"
+    assert int(after[3].removeprefix("Epoch: ")) == int(before[3].removeprefix("Epoch: ")) + 1
+    tools("kafka-features", "downgrade", "--unsafe", "--feature", "transaction.version=0")
+    raised = tools("kafka-features", "upgrade", "--feature", "transaction.version=2")
+    assert raised.lines == ["transaction.version was upgraded to 2."]
+    for feature in ("share.version=9", "transaction.version=1"):
+        rejected = tools.attempt("kafka-features", "upgrade", "--feature", feature)
+        assert rejected.code == 1
+        name, _, level = feature.partition("=")
+        assert f"Invalid update version {level} for feature {name}." in rejected.out + rejected.err
 
 
 def test_printed_api_versions_equal_the_served_ones(tools: Tools) -> None:

@@ -17,7 +17,6 @@ from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.kafka.call import parse_features
 from tests.security.cases import all_cases
 from tests.security.observed import find_coordinators, observe, topic_ids
 from tests.security.record import RESPONSES
@@ -48,7 +47,6 @@ async def address(authorizer: TableAuthorizer, tmp_path: Path) -> AsyncIterator[
             redis=redis.url,
             grpc="127.0.0.1:0",
             kafka=kafka,
-            features=parse_features(()),
             config=BrokerConfig.parse(()),
         )
         process = Process(settings)

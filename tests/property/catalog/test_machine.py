@@ -10,6 +10,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server import live_keys
 from sharebroker_server.catalog import catalog as catalog_module
 from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.features import SHARE, TRANSACTION, FeatureUpdate, UpdateFeatures
 from sharebroker_server.catalog.machine import (
     AlterConfigs,
     CatalogCommand,
@@ -47,7 +48,17 @@ commands = st.one_of(
         settings,
         st.sampled_from(["2", "3", "7", None]),
     ),
-    st.builds(NameCluster, st.sampled_from(["x", "y"])),
+    st.builds(NameCluster, st.sampled_from(["x", "y"]), st.just({SHARE: 1})),
+    st.builds(
+        UpdateFeatures,
+        st.tuples(
+            st.builds(
+                FeatureUpdate, st.sampled_from([SHARE, TRANSACTION]), st.integers(0, 2), st.integers(1, 3)
+            )
+        ),
+        st.just({SHARE: 1}),
+        st.booleans(),
+    ),
 )
 
 
@@ -61,7 +72,7 @@ def facts(state: TopicCatalog) -> object:
             for name in state.configured(kind)
         },
         list(state.deleted()),
-        state.cluster_id,
+        state.cluster_record(),
         [state.topic_like(name) for name in ("a", "b", "c", "d.e", "d_e")],
     )
 

@@ -25,7 +25,7 @@ SHA_256 = ScramMechanism.SCRAM_SHA_256
 ALICE = ScramCredentialRecord("alice", SHA_256, ScramCredential(b"salt", b"a", b"b", 4096), super_user=True)
 ACL = binding(2, "orders", 3, "User:alice", "*", 3, 3)
 CONFIG = ConfigRecord(ConfigResource(ResourceType.GROUP, "g"), "share.auto.offset.reset", "latest")
-CLUSTER = ClusterRecord("c")
+CLUSTER = ClusterRecord("c", {"share.version": 1}, 4)
 
 
 class Log:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.features import (
+    SHARE,
+    TRANSACTION,
+    FeatureUpdate,
+    UpdateFeatures,
+    UpgradeType,
+)
 from sharebroker_server.catalog.machine import (
     MAX_PARTITIONS,
     AlterConfigs,
@@ -299,8 +308,32 @@ def test_configs_are_deleted_with_their_topic(catalog: Catalog) -> None:
 
 def test_cluster_is_named_once() -> None:
     catalog = Catalog()
-    assert catalog(NameCluster("one")) == ((ClusterRecord("one"),), ClusterRecord("one"))
-    assert catalog(NameCluster("two")) == ((), ClusterRecord("one"))
+    record = ClusterRecord("one", {SHARE: 1})
+    assert catalog(NameCluster("one", {SHARE: 1})) == ((record,), record)
+    assert catalog(NameCluster("two", {SHARE: 0})) == ((), record)
+
+
+def test_feature_levels_have_a_new_epoch_with_each_change() -> None:
+    catalog = Catalog()
+    catalog(NameCluster("one", {SHARE: 1, TRANSACTION: 1}))
+    upgrade = UpdateFeatures((FeatureUpdate(TRANSACTION, 2, UpgradeType.UPGRADE),), {})
+    record = ClusterRecord("one", {SHARE: 1, TRANSACTION: 2}, 2)
+    assert catalog(replace(upgrade, validate_only=True))[0] == ()
+    assert catalog(upgrade) == ((record,), record)
+    assert catalog(upgrade) == ((), record)
+    assert catalog.refuses(UpdateFeatures((FeatureUpdate(SHARE, 0, UpgradeType.UPGRADE),), {})).code is (
+        ErrorCode.INVALID_UPDATE_VERSION
+    )
+
+
+def test_a_cluster_of_an_earlier_release_stores_levels_once_one_changes() -> None:
+    catalog = Catalog()
+    downgrade = UpdateFeatures((FeatureUpdate(SHARE, 0, UpgradeType.SAFE_DOWNGRADE),), {SHARE: 1})
+    assert catalog.refuses(downgrade).code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    catalog.machine.apply(ClusterRecord("old", {}, 0), 1)
+    record = ClusterRecord("old", {SHARE: 0}, 2)
+    assert catalog(downgrade) == ((record,), record)
+    assert catalog.machine.catalog.feature_levels == {SHARE: 0}
 
 
 def test_topics_are_listed_by_name(catalog: Catalog) -> None:

@@ -15,6 +15,7 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
     CatalogCodec,
     CatalogRecord,
+    ClusterRecord,
     ConfigRecord,
     TopicDeletedRecord,
     TopicRecord,
@@ -82,6 +83,18 @@ async def test_observers_are_notified_once_of_each_change(cache: MetadataCache, 
     assert cache.topic("b") == Topic("T2", "b", 2)
     assert cache.is_deleted("T1")
     assert observed == changes
+
+
+async def test_stored_levels_of_features_replace_the_default_ones(
+    cache: MetadataCache, writer: Writer
+) -> None:
+    assert cache.features == {"share.version": 1, "transaction.version": 2}
+    await writer.write(ClusterRecord("c"))
+    await cache.wait_for(lambda catalog: catalog.cluster_id == "c", 5)
+    assert cache.features == {"share.version": 1, "transaction.version": 2}
+    await writer.write(ClusterRecord("c", {"share.version": 0}, 2))
+    await cache.wait_for(lambda catalog: catalog.features_epoch == 2, 5)
+    assert cache.features == {"share.version": 0}
 
 
 async def test_nudge_polls_at_once(writer: Writer) -> None:

@@ -44,6 +44,7 @@ RECORDS: list[CatalogRecord] = [
     ConfigRecord(ConfigResource(ResourceType.GROUP, "g"), "share.isolation.level", None),
     ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "num.partitions", ""),
     ClusterRecord("c"),
+    ClusterRecord("c", {"share.version": 0, "transaction.version": 2}, 7),
     ScramCredentialRecord("alice", ScramMechanism.SCRAM_SHA_512, ScramCredential(b"s", b"k", b"v", 4096)),
     ScramCredentialRecord(
         "admin", ScramMechanism.SCRAM_SHA_256, ScramCredential(b"s", b"k", b"v", 4096), super_user=True

@@ -18,6 +18,7 @@ from sharebroker.admin_model import (
     ConfigValue,
     FailedEntry,
     FailedListing,
+    FeatureDescription,
     GroupDescription,
     GroupListing,
     GroupOffset,
@@ -46,6 +47,9 @@ _PAGE: Final = 1000
 
 _RETRIED_AT_ONCE: Final = 1000
 """Failed records that one request retries."""
+
+_UPGRADE: Final = cluster.FEATURE_UPGRADE_TYPE_UPGRADE
+_DOWNGRADE: Final = cluster.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE
 
 _LAG_PARTS: Final = ("ready", "locked", "waiting")
 
@@ -322,6 +326,30 @@ class Admin(AsyncClient):
         for key, value in quotas.items():
             entry.ops.add(key=key, value=value)
         check(*(await self._call(self._calls.AlterClientQuotas, request)).entries)
+
+    # Features
+
+    async def list_features(self) -> list[FeatureDescription]:
+        """Returns the features of the cluster, sorted by name."""
+        response = await self._call(self._calls.DescribeFeatures, gateway.DescribeFeaturesRequest())
+        found = (
+            FeatureDescription(one.name, one.min_version, one.max_version, one.finalized_level)
+            for one in response.features
+        )
+        return sorted(found, key=lambda one: one.name)
+
+    async def set_features(self, levels: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """Sets the levels of features, all or none; with `validate_only` it only checks them.
+
+        Raises KafkaError INVALID_UPDATE_VERSION, CLUSTER_AUTHORIZATION_FAILED.
+        """
+        current = {one.name: one.level for one in await self.list_features()}
+        request = cluster.UpdateFeaturesRequest(validate_only=validate_only)
+        for name, level in levels.items():
+            lowers = level < current.get(name, level)
+            update = request.feature_updates.add(feature=name, max_version_level=level)
+            update.upgrade_type = _DOWNGRADE if lowers else _UPGRADE
+        await self._call(self._calls.UpdateFeatures, request)
 
     # Groups
 

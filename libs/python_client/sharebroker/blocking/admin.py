@@ -10,7 +10,7 @@ from sharebroker_protocol.address import Address
 
 
 class Admin(BlockingClient[AsyncAdmin]):
-    """Manages topics, groups, configs, users, ACLs and quotas (Kafka: Admin).
+    """Manages topics, groups, configs, users, ACLs, quotas and features (Kafka: Admin).
 
     Each method raises KafkaError and then changed nothing. `sharebroker.aio.Admin` describes the methods.
     """
@@ -47,6 +47,8 @@ class Admin(BlockingClient[AsyncAdmin]):
     delete_acls = blocking(AsyncAdmin.delete_acls)
     list_quotas = blocking(AsyncAdmin.list_quotas)
     alter_quotas = blocking(AsyncAdmin.alter_quotas)
+    list_features = blocking(AsyncAdmin.list_features)
+    set_features = blocking(AsyncAdmin.set_features)
     list_groups = blocking(AsyncAdmin.list_groups)
     describe_group = blocking(AsyncAdmin.describe_group)
     delete_group = blocking(AsyncAdmin.delete_group)

@@ -65,6 +65,9 @@ COMMANDS: Final = {
     "users": ListedCommand("sharebroker.cli.users:app", "Create, list and delete users."),
     "acls": ListedCommand("sharebroker.cli.acls:app", "List, add and remove ACLs: who may do what."),
     "quotas": ListedCommand("sharebroker.cli.quotas:app", "Set, list and remove quotas of clients."),
+    "features": ListedCommand(
+        "sharebroker.cli.features:app", "List and set the levels of the cluster's features."
+    ),
 }
 """The commands of this distribution. The overview is printed without importing their modules."""
 

@@ -27,8 +27,8 @@ from sharebroker_server.broker.settings import (
     parse_roles,
     parse_tls,
 )
+from sharebroker_server.catalog.features import parse_features
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.gateway.kafka.call import parse_features
 
 EXAMPLES = (
     "sharebroker serve",
@@ -96,7 +96,8 @@ def serve(
     feature: Annotated[
         list[str] | None,
         typer.Option(
-            help="Level of a feature, NAME=LEVEL; share.version=0 disables share groups for Kafka clients."
+            help="Level of a feature in a new cluster, NAME=LEVEL; share.version=0 disables share groups for "
+            "Kafka clients. `sharebroker features set` changes the levels of a running cluster."
         ),
     ] = None,
     metrics: Annotated[

@@ -12,6 +12,7 @@ from sharebroker_server.gateway.admin import (
     cluster,
     configs,
     failed_records,
+    features,
     groups,
     partitions,
     quotas,
@@ -58,6 +59,12 @@ async def _describe_quotas(
     gateway: Gateway, request: admin_pb2.DescribeClientQuotasRequest, _: Deadline
 ) -> admin_pb2.DescribeClientQuotasResponse:
     return quotas.describe_quotas(gateway, request)
+
+
+async def _describe_features(
+    gateway: Gateway, _: admin_pb2.DescribeFeaturesRequest, __: Deadline
+) -> admin_pb2.DescribeFeaturesResponse:
+    return features.describe_features(gateway)
 
 
 def _created(gateway: Gateway, request: cluster_pb2.CreateTopicsRequest) -> list[int]:
@@ -118,3 +125,5 @@ class AdminServicer(Servicer, AdminServiceServicer):
     DeleteAcls = rpc(acls.delete_acls, checked(rights.check_alter_cluster))
     DescribeClientQuotas = rpc(_describe_quotas, checked(rights.check_describe_quotas))
     AlterClientQuotas = rpc(quotas.alter_quotas, checked(rights.check_alter_quotas))
+    DescribeFeatures = rpc(_describe_features, checked(rights.permit_all))
+    UpdateFeatures = rpc(features.update_features, checked(rights.check_alter_cluster))

@@ -84,6 +84,10 @@ def check_alter_cluster(access: Access, _: object) -> None:
     access.require(AclOperation.ALTER, *CLUSTER)
 
 
+def permit_all(_: Access, __: object) -> None:
+    """Permits every caller, as Kafka's ApiVersions does."""
+
+
 def check_describe_quotas(access: Access, _: object) -> None:
     """Raises CLUSTER_AUTHORIZATION_FAILED."""
     access.require(AclOperation.DESCRIBE_CONFIGS, *CLUSTER)

@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.features import TRANSACTION
 from sharebroker_server.gateway.authorization import Rights
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
@@ -24,9 +25,6 @@ from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.telemetry.metrics import Family, gauge
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
-
-SHARE: Final = "share.version"
-TRANSACTION: Final = "transaction.version"
 
 _EPOCH_PER_TRANSACTION: Final = 2
 """The transaction.version with which every end of a transaction raises the producer epoch (KIP-890)."""
@@ -60,13 +58,12 @@ class Throttle(Protocol):
 class KafkaListener:
     """The state that all connections of the Kafka listener share.
 
-    `apis` are the served APIs by key, `features` the finalized levels by name. The fetches in flight divide
-    FETCH_MEMORY among each other. With `sasl` clients must authenticate.
+    `apis` are the served APIs by key. The fetches in flight divide FETCH_MEMORY among each other. With `sasl`
+    clients must authenticate.
     """
 
     gateway: Gateway
     brokers: Brokers
-    features: Mapping[str, int]
     apis: Mapping[int, Api]
     log: RateLimitedLog = field(default_factory=log_of_clients)
     fetches_in_flight: int = 0
@@ -78,7 +75,7 @@ class KafkaListener:
 
     def is_enabled(self, api: Api) -> bool:
         """Returns whether the feature that the API belongs to is enabled."""
-        return api.feature is None or self.features.get(api.feature, 0) > 0
+        return api.feature is None or self.gateway.catalog.features.get(api.feature, 0) > 0
 
     def enabled_apis(self) -> list[Api]:
         """Returns the APIs that no feature disables, by key."""
@@ -181,7 +178,7 @@ class Call(Generic[Q]):
 
         `implied` states whether its API version implies level 2.
         """
-        enabled = self.listener.features.get(TRANSACTION, 0) >= _EPOCH_PER_TRANSACTION
+        enabled = self.gateway.catalog.features.get(TRANSACTION, 0) >= _EPOCH_PER_TRANSACTION
         return _EPOCH_PER_TRANSACTION if implied and enabled else 0
 
     def check_transactional_id(self, transactional_id: str) -> None:
@@ -376,26 +373,3 @@ def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:
     """Returns the error code that a version of the API `key` has for an error."""
     since, before = _REPLACED.get((key, code), (0, code))
     return for_version(key, version, before) if version < since else code
-
-
-SUPPORTED: Final = {SHARE: (0, 1), TRANSACTION: (0, 2)}
-"""Lowest and highest level of each feature. The highest is the default; `--feature` sets another one."""
-
-
-def parse_features(assignments: Iterable[str]) -> dict[str, int]:
-    """Returns the levels: those of the `name=level` assignments, else the highest. Raises INVALID_CONFIG."""
-    levels = {name: highest for name, (_, highest) in SUPPORTED.items()}
-    for assignment in assignments:
-        name, _, level = assignment.partition("=")
-        if name not in SUPPORTED or not level.isdecimal():
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"--feature takes NAME=LEVEL with one of {', '.join(SUPPORTED)}; not {assignment!r}.",
-            )
-        lowest, highest = SUPPORTED[name]
-        if not lowest <= int(level) <= highest:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"The level of {name} is {lowest} to {highest}; not {level}."
-            )
-        levels[name] = int(level)
-    return levels

@@ -1,9 +1,9 @@
-"""The RPCs that change users, ACLs and quotas, served by the process that owns the catalog."""
+"""The RPCs that change users, ACLs, quotas and features, served by the process that owns the catalog."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -11,10 +11,9 @@ import structlog
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import gather_in_portions
-from sharebroker_server.catalog.acl_messages import created_acl, filter_of
+from sharebroker_server.catalog import acl_messages, features, quotas, records
 from sharebroker_server.catalog.acls import MAX_DELETED_AT_ONCE, CreateAcl, DeleteAcls
 from sharebroker_server.catalog.machine import CatalogCommand, CatalogReply
-from sharebroker_server.catalog.quotas import AlterQuotas, QuotaChange, entity_of
 from sharebroker_server.catalog.users import (
     DeleteScramCredential,
     UpsertScramCredential,
@@ -79,6 +78,26 @@ async def alter_quotas(request: pb.AlterClientQuotasRequest, write: Write) -> pb
     return pb.AlterClientQuotasResponse(entries=results)
 
 
+async def update_features(
+    request: pb.UpdateFeaturesRequest, unstored: Mapping[str, int], write: Write
+) -> pb.UpdateFeaturesResponse:
+    """Changes levels of features, all or none. `unstored` are the levels while the catalog has none.
+
+    Raises KafkaError: as `updated_levels`.
+    """
+    updates = tuple(
+        features.FeatureUpdate(update.feature, update.max_version_level, int(update.upgrade_type))
+        for update in request.feature_updates
+    )
+    outcome = await write(features.UpdateFeatures(updates, unstored, request.validate_only))
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    assert isinstance(outcome, records.ClusterRecord)
+    if not request.validate_only:
+        _log.info("feature levels set", levels=dict(outcome.feature_levels), epoch=outcome.features_epoch)
+    return pb.UpdateFeaturesResponse(features_epoch=outcome.features_epoch)
+
+
 def in_band(outcome: CatalogReply | KafkaError) -> dict[str, Any]:
     """Returns the error fields of a part of a response; none for a part that succeeded."""
     return refusal(outcome if isinstance(outcome, KafkaError) else None)
@@ -103,11 +122,13 @@ async def _alter_quotas(
 ) -> pb.AlterClientQuotasResponse.Entry:
     outcome: CatalogReply | KafkaError
     try:
-        entity = entity_of(_parts(entry))
+        entity = quotas.entity_of(_parts(entry))
         if count > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {entity}")
-        changes = tuple(QuotaChange(op.key, op.value if op.HasField("value") else None) for op in entry.ops)
-        outcome = await write(AlterQuotas(_parts(entry), changes, validate_only))
+        changes = tuple(
+            quotas.QuotaChange(op.key, op.value if op.HasField("value") else None) for op in entry.ops
+        )
+        outcome = await write(quotas.AlterQuotas(_parts(entry), changes, validate_only))
     except KafkaError as error:
         if error.code is not ErrorCode.INVALID_REQUEST:
             raise
@@ -147,7 +168,7 @@ def _user_commands(request: pb.AlterUserScramCredentialsRequest) -> dict[str, li
 async def _create_acl(creation: pb.CreateAclsRequest.Creation, write: Write) -> pb.CreateAclsResponse.Result:
     outcome: CatalogReply | KafkaError
     try:
-        acl = created_acl(creation)
+        acl = acl_messages.created_acl(creation)
     except KafkaError as error:
         outcome = error
     else:
@@ -162,7 +183,7 @@ async def _delete_acls(
 ) -> pb.DeleteAclsResponse.FilterResult:
     deleted: list[AclBinding] = []
     try:
-        command = DeleteAcls(filter_of(requested))
+        command = DeleteAcls(acl_messages.filter_of(requested))
     except KafkaError as error:
         return pb.DeleteAclsResponse.FilterResult(**in_band(error))
     while True:

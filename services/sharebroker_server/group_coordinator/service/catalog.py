@@ -32,6 +32,7 @@ from sharebroker_server.group_coordinator.service.access_changes import (
     create_acls,
     delete_acls,
     in_band,
+    update_features,
 )
 from sharebroker_server.group_coordinator.service.shards import CatalogHost
 
@@ -61,11 +62,14 @@ class CatalogServicer(ClusterServiceServicer):
         self._cluster_id = cluster_id
         self._follower = follower
 
-    async def name_cluster(self) -> None:
-        """Returns once the cluster has an id; creates one if this process owns the catalog."""
+    async def name_cluster(self, levels: Mapping[str, int]) -> None:
+        """Returns once the cluster has an id; creates one if this process owns the catalog.
+
+        `levels` are the levels of the features of a new cluster.
+        """
         while not self._follower.catalog.cluster_id:
             try:
-                await self._write(NameCluster(self._cluster_id or new_topic_id()))
+                await self._write(NameCluster(self._cluster_id or new_topic_id(), levels))
             except KafkaError as error:
                 _log.debug("cluster has no id yet", error=str(error))
             await asyncio.sleep(_NAMING_PAUSE)
@@ -138,6 +142,12 @@ class CatalogServicer(ClusterServiceServicer):
     ) -> pb.AlterClientQuotasResponse:
         """Kafka: AlterClientQuotas (49)."""
         return await alter_quotas(request, self._write)
+
+    async def UpdateFeatures(
+        self, request: pb.UpdateFeaturesRequest, _context: Any
+    ) -> pb.UpdateFeaturesResponse:
+        """Kafka: UpdateFeatures (57). Raises KafkaError: as `updated_levels`."""
+        return await update_features(request, self._follower.unstored, self._write)
 
     async def _create(
         self, requested: pb.CreateTopicsRequest.Topic, validate_only: bool

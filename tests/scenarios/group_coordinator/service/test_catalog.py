@@ -114,6 +114,6 @@ async def test_process_without_the_catalog_rejects_the_call(cluster: Cluster) ->
 async def test_owner_of_the_catalog_names_the_cluster(cluster: Cluster, broker: Broker) -> None:
     other = await cluster.start(2)
     async with asyncio.timeout(10):
-        await asyncio.gather(broker.catalog.name_cluster(), other.catalog.name_cluster())
+        await asyncio.gather(broker.catalog.name_cluster({}), other.catalog.name_cluster({}))
     assert len(broker.follower.catalog.cluster_id) == 22
     assert other.follower.catalog.cluster_id == broker.follower.catalog.cluster_id

@@ -163,6 +163,8 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
     "DeleteAcls": {"": cluster_pb2.DeleteAclsRequest()},
     "DescribeClientQuotas": {"": admin_pb2.DescribeClientQuotasRequest()},
     "AlterClientQuotas": {"": cluster_pb2.AlterClientQuotasRequest()},
+    "DescribeFeatures": {"": admin_pb2.DescribeFeaturesRequest()},
+    "UpdateFeatures": {"": cluster_pb2.UpdateFeaturesRequest()},
     "ListGroups": {"": group.ListGroupsRequest()},
     "ShareGroupDescribe": {
         "": group.ShareGroupDescribeRequest(group_ids=["g"]),

@@ -76,7 +76,7 @@ class Harness:
             JOIN: Api(JOIN, (1, 1), self._join, _refuse_join, coalescing=Coalescing(self._join_all, _fits)),
             18: api_versions.API,
         }
-        self.listener = KafkaListener(self.gateway, brokers, {}, self.apis)
+        self.listener = KafkaListener(self.gateway, brokers, self.apis)
 
     async def _handle(self, call: Call[Any]) -> Message | None:
         command = call.request.topics[0].name

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.features import SUPPORTED
 from sharebroker_server.gateway.kafka import api as handlers
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, ClientConnection
+from sharebroker_server.gateway.kafka.call import Api, Call, ClientConnection
 from sharebroker_server.kafka_wire.frames import codec_of, response_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.kafka_frames import read_response

@@ -12,11 +12,9 @@ from sharebroker_server.gateway.kafka.api.fetch import failed
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import (
     FETCH_MEMORY,
-    SUPPORTED,
     ClientConnection,
     Refusal,
     for_version,
-    parse_features,
 )
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsRequest,
@@ -206,18 +204,3 @@ def test_full_queue_is_an_error_that_producers_retry(version: int, expected: Err
 def test_fetch_partitions_have_the_error_code_of_the_version(version: int, code: ErrorCode) -> None:
     response: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
     assert response.error_code == code
-
-
-def test_features_default_to_their_highest_level() -> None:
-    highest = {name: last for name, (_, last) in SUPPORTED.items()}
-    assert parse_features(()) == highest
-    assert parse_features(["share.version=0"]) == {**highest, "share.version": 0}
-
-
-@pytest.mark.parametrize(
-    "assignment", ["share.version", "share.version=", "share.version=-1", "share.version=99", "x=1"]
-)
-def test_invalid_feature_levels_are_rejected(assignment: str) -> None:
-    with pytest.raises(KafkaError) as refused:
-        parse_features([assignment])
-    assert refused.value.code is ErrorCode.INVALID_CONFIG

@@ -202,6 +202,7 @@ async def test_a_handler_may_close_the_connection(harness: Harness) -> None:
 
 async def test_a_disabled_api_is_rejected_and_not_listed(harness: Harness) -> None:
     harness.apis[EXECUTE] = replace(harness.apis[EXECUTE], feature="share.version")
+    harness.gateway.catalog.features = {}
     async with calling(harness) as caller:
         versions: Any = await caller.raw.ask(18, 0)
         assert {key.api_key for key in versions.api_keys} == {JOIN, WAIT, 18}

@@ -212,6 +212,26 @@ ACL_PERMISSION_TYPE_DENY: AclPermissionType.ValueType  # 2
 ACL_PERMISSION_TYPE_ALLOW: AclPermissionType.ValueType  # 3
 Global___AclPermissionType: _TypeAlias = AclPermissionType  # noqa: Y015
 
+class _FeatureUpgradeType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FeatureUpgradeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FeatureUpgradeType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FEATURE_UPGRADE_TYPE_UNSPECIFIED: _FeatureUpgradeType.ValueType  # 0
+    FEATURE_UPGRADE_TYPE_UPGRADE: _FeatureUpgradeType.ValueType  # 1
+    FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE: _FeatureUpgradeType.ValueType  # 2
+    FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE: _FeatureUpgradeType.ValueType  # 3
+
+class FeatureUpgradeType(_FeatureUpgradeType, metaclass=_FeatureUpgradeTypeEnumTypeWrapper):
+    """Kafka's FeatureUpdate.UpgradeType."""
+
+FEATURE_UPGRADE_TYPE_UNSPECIFIED: FeatureUpgradeType.ValueType  # 0
+FEATURE_UPGRADE_TYPE_UPGRADE: FeatureUpgradeType.ValueType  # 1
+FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE: FeatureUpgradeType.ValueType  # 2
+FEATURE_UPGRADE_TYPE_UNSAFE_DOWNGRADE: FeatureUpgradeType.ValueType  # 3
+Global___FeatureUpgradeType: _TypeAlias = FeatureUpgradeType  # noqa: Y015
+
 @_typing.final
 class CreateTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -1204,3 +1224,71 @@ class AlterClientQuotasResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterClientQuotasResponse: _TypeAlias = AlterClientQuotasResponse  # noqa: Y015
+
+@_typing.final
+class UpdateFeaturesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class FeatureUpdate(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FEATURE_FIELD_NUMBER: _builtins.int
+        MAX_VERSION_LEVEL_FIELD_NUMBER: _builtins.int
+        UPGRADE_TYPE_FIELD_NUMBER: _builtins.int
+        feature: _builtins.str
+        max_version_level: _builtins.int
+        upgrade_type: Global___FeatureUpgradeType.ValueType
+        def __init__(
+            self,
+            *,
+            feature: _builtins.str = ...,
+            max_version_level: _builtins.int = ...,
+            upgrade_type: Global___FeatureUpgradeType.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["feature", b"feature", "max_version_level", b"max_version_level", "upgrade_type", b"upgrade_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FEATURE_UPDATES_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    @_builtins.property
+    def feature_updates(self) -> _containers.RepeatedCompositeFieldContainer[Global___UpdateFeaturesRequest.FeatureUpdate]:
+        """All are made, or none."""
+
+    def __init__(
+        self,
+        *,
+        feature_updates: _abc.Iterable[Global___UpdateFeaturesRequest.FeatureUpdate] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["feature_updates", b"feature_updates", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateFeaturesRequest: _TypeAlias = UpdateFeaturesRequest  # noqa: Y015
+
+@_typing.final
+class UpdateFeaturesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FEATURES_EPOCH_FIELD_NUMBER: _builtins.int
+    features_epoch: _builtins.int
+    """The number of the levels' last change; 1 before it."""
+    def __init__(
+        self,
+        *,
+        features_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features_epoch", b"features_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateFeaturesResponse: _TypeAlias = UpdateFeaturesResponse  # noqa: Y015

@@ -76,6 +76,11 @@ class ClusterServiceStub:
                 request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
                 _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/sharebroker.cluster.v1.ClusterService/UpdateFeatures',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -139,6 +144,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateFeatures(self, request, context):
+        """Kafka: UpdateFeatures (57).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -181,6 +193,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.AlterClientQuotas,
                     request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.FromString,
                     response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -401,6 +418,33 @@ class ClusterService:
             '/sharebroker.cluster.v1.ClusterService/AlterClientQuotas',
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.cluster.v1.ClusterService/UpdateFeatures',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,8 @@ class ClusterServiceStub:
     """Kafka: DeleteAcls (31)."""
     AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]
     """Kafka: AlterClientQuotas (49)."""
+    UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.UpdateFeaturesRequest, _cluster_pb2.UpdateFeaturesResponse]
+    """Kafka: UpdateFeatures (57)."""
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
@@ -75,6 +77,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Kafka: DeleteAcls (31)."""
     AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
     """Kafka: AlterClientQuotas (49)."""
+    UpdateFeatures: _aio.UnaryUnaryMultiCallable[_cluster_pb2.UpdateFeaturesRequest, _cluster_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
+    """Kafka: UpdateFeatures (57)."""
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
@@ -144,5 +148,13 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.AlterClientQuotasResponse, _abc.Awaitable[_cluster_pb2.AlterClientQuotasResponse]]:
         """Kafka: AlterClientQuotas (49)."""
+
+    @_abc_1.abstractmethod
+    def UpdateFeatures(
+        self,
+        request: _cluster_pb2.UpdateFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.UpdateFeaturesResponse, _abc.Awaitable[_cluster_pb2.UpdateFeaturesResponse]]:
+        """Kafka: UpdateFeatures (57)."""
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

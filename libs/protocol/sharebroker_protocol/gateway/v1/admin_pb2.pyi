@@ -1057,3 +1057,70 @@ class DescribeClientQuotasResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeClientQuotasResponse: _TypeAlias = DescribeClientQuotasResponse  # noqa: Y015
+
+@_typing.final
+class DescribeFeaturesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeFeaturesRequest: _TypeAlias = DescribeFeaturesRequest  # noqa: Y015
+
+@_typing.final
+class DescribeFeaturesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Feature(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        MIN_VERSION_FIELD_NUMBER: _builtins.int
+        MAX_VERSION_FIELD_NUMBER: _builtins.int
+        FINALIZED_LEVEL_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        min_version: _builtins.int
+        """The lowest and the highest level that the server supports."""
+        max_version: _builtins.int
+        finalized_level: _builtins.int
+        """The level of the cluster."""
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            min_version: _builtins.int = ...,
+            max_version: _builtins.int = ...,
+            finalized_level: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["finalized_level", b"finalized_level", "max_version", b"max_version", "min_version", b"min_version", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FEATURES_FIELD_NUMBER: _builtins.int
+    FEATURES_EPOCH_FIELD_NUMBER: _builtins.int
+    features_epoch: _builtins.int
+    """The number of the levels' last change; 1 before it."""
+    @_builtins.property
+    def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeFeaturesResponse.Feature]: ...
+    def __init__(
+        self,
+        *,
+        features: _abc.Iterable[Global___DescribeFeaturesResponse.Feature] | None = ...,
+        features_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "features_epoch", b"features_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeFeaturesResponse: _TypeAlias = DescribeFeaturesResponse  # noqa: Y015

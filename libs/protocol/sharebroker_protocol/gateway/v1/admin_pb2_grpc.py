@@ -174,6 +174,16 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
                 _registered_method=True)
+        self.DescribeFeatures = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/DescribeFeatures',
+                request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.FromString,
+                _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/UpdateFeatures',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -353,6 +363,20 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeFeatures(self, request, context):
+        """The features of the cluster. Kafka: the features of ApiVersions (18).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFeatures(self, request, context):
+        """Changes the levels of features: all of the request, or none. Kafka: UpdateFeatures (57).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -490,6 +514,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AlterClientQuotas,
                     request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.FromString,
                     response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.SerializeToString,
+            ),
+            'DescribeFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeFeatures,
+                    request_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.FromString,
+                    response_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1222,6 +1256,60 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/AlterClientQuotas',
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/DescribeFeatures',
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeFeaturesRequest.SerializeToString,
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/UpdateFeatures',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.UpdateFeaturesResponse.FromString,
             options,
             channel_credentials,
             insecure,

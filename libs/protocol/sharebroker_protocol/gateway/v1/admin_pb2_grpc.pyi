@@ -76,6 +76,10 @@ class AdminServiceStub:
     DescribeClientQuotas: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeClientQuotasRequest, _admin_pb2.DescribeClientQuotasResponse]
     """Kafka: DescribeClientQuotas (48)."""
     AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]
+    DescribeFeatures: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeFeaturesRequest, _admin_pb2.DescribeFeaturesResponse]
+    """The features of the cluster. Kafka: the features of ApiVersions (18)."""
+    UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.UpdateFeaturesRequest, _cluster_pb2.UpdateFeaturesResponse]
+    """Changes the levels of features: all of the request, or none. Kafka: UpdateFeatures (57)."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -121,6 +125,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     DescribeClientQuotas: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClientQuotasRequest, _admin_pb2.DescribeClientQuotasResponse]  # type: ignore[assignment]
     """Kafka: DescribeClientQuotas (48)."""
     AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
+    DescribeFeatures: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeFeaturesRequest, _admin_pb2.DescribeFeaturesResponse]  # type: ignore[assignment]
+    """The features of the cluster. Kafka: the features of ApiVersions (18)."""
+    UpdateFeatures: _aio.UnaryUnaryMultiCallable[_cluster_pb2.UpdateFeaturesRequest, _cluster_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
+    """Changes the levels of features: all of the request, or none. Kafka: UpdateFeatures (57)."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it."""
@@ -325,5 +333,21 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.AlterClientQuotasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.AlterClientQuotasResponse, _abc.Awaitable[_cluster_pb2.AlterClientQuotasResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeFeatures(
+        self,
+        request: _admin_pb2.DescribeFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeFeaturesResponse, _abc.Awaitable[_admin_pb2.DescribeFeaturesResponse]]:
+        """The features of the cluster. Kafka: the features of ApiVersions (18)."""
+
+    @_abc_1.abstractmethod
+    def UpdateFeatures(
+        self,
+        request: _cluster_pb2.UpdateFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.UpdateFeaturesResponse, _abc.Awaitable[_cluster_pb2.UpdateFeaturesResponse]]:
+        """Changes the levels of features: all of the request, or none. Kafka: UpdateFeatures (57)."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -170,20 +170,50 @@ Global___ConfigRecord: _TypeAlias = ConfigRecord  # noqa: Y015
 
 @_typing.final
 class ClusterRecord(_message.Message):
-    """The cluster id, written once."""
+    """The cluster id, written once, and the levels of the features."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class FeatureLevelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    FEATURE_LEVELS_FIELD_NUMBER: _builtins.int
+    FEATURES_EPOCH_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
+    features_epoch: _builtins.int
+    """Grows with each change of the levels; 1 before it."""
+    @_builtins.property
+    def feature_levels(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Level by feature, such as share.version. Empty: the release that wrote the record stored no levels."""
+
     def __init__(
         self,
         *,
         cluster_id: _builtins.str = ...,
+        feature_levels: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        features_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "feature_levels", b"feature_levels", "features_epoch", b"features_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

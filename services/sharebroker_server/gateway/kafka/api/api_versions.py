@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Refusal
+from sharebroker_server.catalog.features import SUPPORTED
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -29,7 +30,8 @@ async def handle(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
                 ErrorCode.INVALID_REQUEST, "The name or the version of the client software is invalid."
             )
         call.client.software = f"{name} {number}"
-    return supported(_listed(call), call.listener.features, call.version)
+    catalog = call.gateway.catalog
+    return supported(_listed(call), catalog.features, call.version, epoch=catalog.catalog.features_epoch)
 
 
 def _listed(call: Call) -> list[Api]:
@@ -43,9 +45,17 @@ def _listed(call: Call) -> list[Api]:
 
 
 def supported(
-    apis: Iterable[Api], features: Mapping[str, int], version: int, error: ErrorCode = ErrorCode.NONE
+    apis: Iterable[Api],
+    features: Mapping[str, int],
+    version: int,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    epoch: int = -1,
 ) -> ApiVersionsResponse:
-    """Returns the response; before version 4 it omits features whose lowest level is 0 (KIP-1022)."""
+    """Returns the response; before version 4 it omits features whose lowest level is 0 (KIP-1022).
+
+    `epoch` is that of the levels, -1 without levels.
+    """
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
@@ -59,7 +69,7 @@ def supported(
             for name, (lowest, highest) in SUPPORTED.items()
             if version >= 4 or lowest > 0
         ],
-        finalized_features_epoch=1,
+        finalized_features_epoch=epoch,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(
                 name=name, min_version_level=level, max_version_level=level

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_server.catalog.features import SHARE
 from sharebroker_server.gateway.admin.groups import delete_offsets
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import (
     DeleteShareGroupOffsetsRequest,

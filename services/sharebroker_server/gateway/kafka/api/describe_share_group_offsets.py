@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_server.catalog.features import SHARE
 from sharebroker_server.gateway.admin.groups import describe_offsets
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
 from sharebroker_server.gateway.kafka.topics import convert_parts

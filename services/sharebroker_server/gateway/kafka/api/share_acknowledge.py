@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.catalog.features import SHARE
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
 from sharebroker_server.gateway.share.acknowledge import ShareAcknowledge, share_acknowledge
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.catalog.features import SHARE
 from sharebroker_server.gateway.core.validation import acquire_mode
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.response_cache import SHARE_FETCH, predict_fetch
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
 from sharebroker_server.gateway.share.fetch import FetchedPartition, ShareFetch, share_fetch

@@ -24,7 +24,7 @@ from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.gateway.kafka.call import SUPPORTED, Call, ClientConnection, KafkaListener
+from sharebroker_server.gateway.kafka.call import Call, ClientConnection, KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
 from sharebroker_server.gateway.kafka.dispatch import decode, serve
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
@@ -107,7 +107,8 @@ class Harness:
             self.router.register_local(stub, self.services)
         config = {name.replace("_", "."): value for name, value in properties.items()}
         self.gateway = Gateway(self.router, catalog(), BrokerConfig.of(config))
-        levels = {name: highest for name, (_, highest) in SUPPORTED.items()} if features is None else features
+        if features is not None:
+            self.gateway.catalog.features = features
         brokers = Brokers(
             LiveMembers(OwnerLookup(LOCAL), _not_refused),
             LOCAL,
@@ -115,7 +116,7 @@ class Harness:
             self.router.group_shard,
             self._partitions,
         )
-        self.listener = KafkaListener(self.gateway, brokers, levels, APIS)
+        self.listener = KafkaListener(self.gateway, brokers, APIS)
         self.client = ClientConnection("kafka-1", "/10.0.0.1")
         self.view = self._view(LOCAL)
 

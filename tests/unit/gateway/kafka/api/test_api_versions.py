@@ -31,6 +31,12 @@ async def test_features_whose_lowest_level_is_0_are_listed_from_version_4(harnes
         assert [one.name for one in response.supported_features] == names
         finalized = {one.name: one.max_version_level for one in response.finalized_features}
         assert finalized == {"share.version": 1, "transaction.version": 2}
+        assert response.finalized_features_epoch == 1
+    harness.gateway.catalog.catalog.features_epoch = 5
+    harness.gateway.catalog.features = {"share.version": 0, "transaction.version": 1}
+    response = await harness.call(4, JAVA, ApiVersionsResponse)
+    finalized = {one.name: one.max_version_level for one in response.finalized_features}
+    assert (response.finalized_features_epoch, finalized) == (5, {"transaction.version": 1})
 
 
 @pytest.mark.parametrize("harness", [{"share.version": 0}], indirect=True)

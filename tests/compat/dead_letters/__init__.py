@@ -1,0 +1,1 @@
+"""Dead letter queues and their settings beside a real Kafka 4.4.0."""

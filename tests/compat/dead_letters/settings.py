@@ -1,0 +1,115 @@
+"""The settings of dead letter queues: values, sources, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tests.compat.dead_letters.scenarios import (
+    Change,
+    Kind,
+    Observed,
+    Op,
+    Run,
+    Scenario,
+    alter,
+    create_topic,
+    described,
+)
+from tests.support.kafka_client import KafkaClient
+
+NAME: Final = "errors.deadletterqueue.topic.name"
+COPY: Final = "errors.deadletterqueue.copy.record.enable"
+ENABLE: Final = "errors.deadletterqueue.group.enable"
+CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
+PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+
+
+def _altered(kind: Kind, *attempts: Sequence[Change], name: str = "settings", **fields: Any) -> Run:
+    """Returns a scenario that makes each change of one resource and returns the outcomes."""
+
+    async def run(client: KafkaClient) -> Observed:
+        return [await alter(client, kind, name, *changes, **fields) for changes in attempts]
+
+    return run
+
+
+def _values(kind: Kind, key: str, *values: str | None) -> Run:
+    return _altered(kind, *([(key, value)] for value in values))
+
+
+def _kept(kind: Kind, name: str, *changes: Change) -> Run:
+    """Returns a scenario that sets configs, describes them, and removes them."""
+
+    async def run(client: KafkaClient) -> Observed:
+        keys = [change[0] for change in changes]
+        seen = await described(client, kind, name, *keys)
+        seen.append(await alter(client, kind, name, *changes))
+        seen += await described(client, kind, name, *keys)
+        seen.append(await alter(client, kind, name, *((key, None, Op.DELETE) for key in keys)))
+        return [*seen, *await described(client, kind, name, *keys)]
+
+    return run
+
+
+async def _topic(client: KafkaClient) -> Observed:
+    seen = [await create_topic(client, "dlq.kept", (ENABLE, "true"))]
+    seen += await described(client, Kind.TOPIC, "dlq.kept", ENABLE)
+    seen.append(await alter(client, Kind.TOPIC, "dlq.kept", (ENABLE, "FALSE")))
+    seen += await described(client, Kind.TOPIC, "dlq.kept", ENABLE)
+    seen.append(await alter(client, Kind.TOPIC, "dlq.kept", (ENABLE, None, Op.DELETE)))
+    seen += await described(client, Kind.TOPIC, "dlq.kept", ENABLE)
+    return seen
+
+
+async def _topic_refusals(client: KafkaClient) -> Observed:
+    seen = [await create_topic(client, "dlq.refused")]
+    for value in ("yes", "1", ""):
+        seen.append(await alter(client, Kind.TOPIC, "dlq.refused", (ENABLE, value)))
+        seen.append(await create_topic(client, "dlq.new", (ENABLE, value)))
+    seen.append(await alter(client, Kind.TOPIC, "dlq.refused", (NAME, "dlq.a")))
+    seen.append(await create_topic(client, "dlq.new", (NAME, "dlq.a")))
+    return seen
+
+
+async def _one_bad_key(client: KafkaClient) -> Observed:
+    seen = [await alter(client, Kind.GROUP, "bad", (NAME, "dlq.a"), (COPY, "maybe"))]
+    return [*seen, *await described(client, Kind.GROUP, "bad", NAME, COPY)]
+
+
+_USELESS: Final = ("another-prefix", "dlq.a b!", ".", "_x", "d" * 300, "")
+
+
+def _needs_level_2(name: str, run: Run, difference: str = "") -> Scenario:
+    return Scenario(name, run, 2, difference)
+
+
+_GROUP, _BROKER = Kind.GROUP, Kind.BROKER
+
+SCENARIOS: Final = [
+    _needs_level_2("group: name and copy", _kept(_GROUP, "g", (NAME, " dlq.t "), (COPY, "TRUE"))),
+    _needs_level_2("group: a blank name", _kept(_GROUP, "blank", (NAME, ""))),
+    _needs_level_2("group: names that begin with __", _values(_GROUP, NAME, "__x", "  __x")),
+    _needs_level_2("group: names of no use", _values(_GROUP, NAME, *_USELESS)),
+    _needs_level_2("group: copy is no boolean", _values(_GROUP, COPY, "maybe", "", "1")),
+    _needs_level_2("group: foreign keys", _altered(_GROUP, [(ENABLE, "true")], [(PREFIX, "x")])),
+    _needs_level_2("group: APPEND", _altered(_GROUP, [(NAME, "x", Op.APPEND)])),
+    _needs_level_2("group: null", _values(_GROUP, NAME, None)),
+    _needs_level_2("group: a key twice", _altered(_GROUP, [(NAME, "dlq.a"), (NAME, "dlq.b")])),
+    _needs_level_2("group: no id", _altered(_GROUP, [(NAME, "dlq.a")], name="")),
+    _needs_level_2(
+        "group: validated only", _altered(_GROUP, [(NAME, "dlq.a")], [(NAME, "__a")], validate_only=True)
+    ),
+    _needs_level_2("group: one bad key", _one_bad_key),
+    _needs_level_2("topic: enable", _topic),
+    _needs_level_2("topic: refusals", _topic_refusals),
+    _needs_level_2("brokers: both", _kept(_BROKER, "", (CREATE, "true"), (PREFIX, "letters."))),
+    _needs_level_2(
+        "brokers: prefixes",
+        _altered(_BROKER, [(PREFIX, "__a")], [(PREFIX, "")], [(PREFIX, None, Op.DELETE)], name=""),
+    ),
+    _needs_level_2(
+        "brokers: auto-creation is no boolean",
+        _altered(_BROKER, [(CREATE, "maybe")], [(CREATE, "")], [(CREATE, "1")], name=""),
+    ),
+]
