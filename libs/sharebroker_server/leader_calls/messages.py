@@ -29,6 +29,8 @@ from sharebroker_server.leader_calls.values import (
     DeliverOpen,
     DeliverOutput,
     Delivery,
+    LettersCall,
+    LettersResult,
     LostRange,
     Problem,
     ReconcileCall,
@@ -107,6 +109,20 @@ _RECONCILED = _conversion(
 _APPEND_PART = _conversion(AppendPart, pb.ProduceRequest.Partition)
 _APPEND = _conversion(AppendCall, pb.ProduceRequest, parts=Mapped("partitions", nested=_APPEND_PART))
 _APPENDED = _conversion(AppendResult, pb.ProduceResponse.Partition)
+_LETTERS = _conversion(
+    LettersCall,
+    pb.AppendDeadLettersRequest,
+    records="record_batch",
+    source_offsets=Mapped(decode=tuple),
+    still_archiving=Mapped(
+        encode=lambda ranges: [
+            pb.AppendDeadLettersRequest.OffsetRange(first_offset=first, last_offset=last)
+            for first, last in ranges
+        ],
+        decode=lambda ranges: tuple((each.first_offset, each.last_offset) for each in ranges),
+    ),
+)
+_LETTERS_RESULT = _conversion(LettersResult, pb.AppendDeadLettersResponse)
 _OPEN = _conversion(DeliverOpen, pb.DeliverRequest.Open)
 _DELIVERY = _conversion(Delivery, delivery.Delivery, acquired=Mapped(nested=_RANGE))
 _STREAM_RESULT = _conversion(StreamAckResult, delivery.AcknowledgementResult)
@@ -127,6 +143,8 @@ reconcile_request, reconcile_call = _RECONCILE.message, _RECONCILE.value
 reconcile_response, reconcile_results = _all(_RECONCILED.message), _all(_RECONCILED.value)
 produce_request, append_call = _APPEND.message, _APPEND.value
 produce_response, append_results = _all(_APPENDED.message), _all(_APPENDED.value)
+letters_request, letters_call = _LETTERS.message, _LETTERS.value
+letters_response, letters_result = _LETTERS_RESULT.message, _LETTERS_RESULT.value
 open_message, deliver_open = _OPEN.message, _OPEN.value
 
 

@@ -21,6 +21,8 @@ from sharebroker_server.leader_calls.values import (
     DeliverInput,
     DeliverOpen,
     DeliverOutput,
+    LettersCall,
+    LettersResult,
     ReconcileCall,
     ReconcileResult,
 )
@@ -87,6 +89,11 @@ class RemoteLeader:
                     raise
                 results += [_not_appended(part, error) for part in parts]
         return results
+
+    async def append_letters(self, call: LettersCall, timeout: float) -> LettersResult:
+        """Sends AppendDeadLetters."""
+        response = await self._stub.AppendDeadLetters(messages.letters_request(call), timeout=timeout)
+        return messages.letters_result(response)
 
     def deliver(self, opening: DeliverOpen) -> RemoteDeliverStream:
         """Opens a Deliver stream with its first message."""

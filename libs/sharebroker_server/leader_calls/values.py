@@ -170,6 +170,33 @@ class AppendResult(NamedTuple):
     log_start_offset: int = 0
 
 
+class LettersCall(NamedTuple):
+    """Dead letters for one partition of a dead letter topic: a batch, and the source offset of each record.
+
+    `still_archiving`: all offsets of the share-partition whose letters may be sent again, first and last of
+    each range. Offsets and ranges ascend. Without records only the note of letters written is changed.
+    """
+
+    topic_id: str
+    partition: int
+    group_id: str
+    source_topic_id: str
+    source_partition: int
+    state_epoch: int
+    source_leader_epoch: int
+    records: bytes
+    source_offsets: Sequence[int]
+    still_archiving: Sequence[tuple[int, int]]
+
+
+class LettersResult(NamedTuple):
+    """How many letters a call has appended, durably, or its error."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    appended: int = 0
+
+
 class DeliverOpen(NamedTuple):
     """Opens a delivery stream; `batch_size` 0 selects the leader's default.
 
@@ -308,6 +335,9 @@ class LeaderCalls(Protocol):
 
     def append(self, call: AppendCall, timeout: float | None) -> Awaitable[Sequence[AppendResult]]:
         """Appends record batches, completed when durable. Raises REQUEST_TIMED_OUT."""
+
+    def append_letters(self, call: LettersCall, timeout: float) -> Awaitable[LettersResult]:
+        """Appends dead letters, each once, completed when durable. Raises REQUEST_TIMED_OUT."""
 
     def deliver(self, opening: DeliverOpen) -> DeliverStream:
         """Opens a delivery stream."""

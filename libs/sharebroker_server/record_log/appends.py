@@ -233,16 +233,14 @@ class Group:
     def snapshots(self) -> Mapping[str, bytes]:
         """The producer snapshots to store with the batches."""
         draft = self.draft
-        changed = (
-            draft.producers or draft.duplicates or draft.scheduled or draft.recalled or draft.changed_notes
-        )
+        changed = draft.producers or draft.duplicates or draft.scheduled or draft.recalled or draft.notes
         return snapshots_of(draft) if changed else NO_SNAPSHOTS
 
     @property
     def changes_store(self) -> bool:
         """Whether there is anything to write."""
         draft = self.draft
-        return bool(self.batches or draft.producers or draft.recalled or draft.changed_notes)
+        return bool(self.batches or draft.producers or draft.recalled or draft.notes)
 
     @property
     def beyond_limit(self) -> bool:

@@ -211,6 +211,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "ReconcileRecords": CLUSTER_ACTION,
         "ReleaseMember": CLUSTER_ACTION,
         "Produce": CLUSTER_ACTION,
+        "AppendDeadLetters": CLUSTER_ACTION,
         "Fetch": CLUSTER_ACTION,
         "ListOffsets": CLUSTER_ACTION,
         "DeleteRecords": CLUSTER_ACTION,

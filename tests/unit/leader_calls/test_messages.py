@@ -27,6 +27,10 @@ from sharebroker_server.leader_calls.messages import (
     deliver_output,
     deliver_request,
     fill_delivered,
+    letters_call,
+    letters_request,
+    letters_response,
+    letters_result,
     open_message,
     produce_request,
     produce_response,
@@ -49,6 +53,8 @@ from sharebroker_server.leader_calls.values import (
     DeliverOpen,
     DeliverOutput,
     Delivery,
+    LettersCall,
+    LettersResult,
     LostRange,
     Problem,
     ReconcileCall,
@@ -174,6 +180,30 @@ def test_append_call_round_trip(call: AppendCall) -> None:
 @given(st.lists(APPENDED, max_size=3))
 def test_append_results_round_trip(results: list[AppendResult]) -> None:
     assert append_results(produce_response(results)) == results
+
+
+@given(
+    st.builds(
+        LettersCall,
+        NAMES,
+        INTS,
+        NAMES,
+        NAMES,
+        INTS,
+        INTS,
+        INTS,
+        st.binary(max_size=9),
+        st.lists(OFFSETS, max_size=3).map(tuple),
+        st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3).map(tuple),
+    )
+)
+def test_letters_call_round_trip(call: LettersCall) -> None:
+    assert letters_call(letters_request(call)) == call
+
+
+@given(st.builds(LettersResult, CODES, NAMES, INTS))
+def test_letters_result_round_trip(result: LettersResult) -> None:
+    assert letters_result(letters_response(result)) == result
 
 
 @given(st.builds(DeliverOpen, NAMES, NAMES, st.sampled_from(AcquireMode), INTS, st.booleans(), lock=DELAYS))

@@ -18,6 +18,7 @@ from sharebroker_server.leader_calls.messages import (
     acquire_request,
     acquire_response,
     await_request,
+    letters_request,
     partition_keys,
     produce_request,
     produce_response,
@@ -41,6 +42,8 @@ from sharebroker_server.leader_calls.values import (
     AppendResult,
     DeliverInput,
     DeliverOpen,
+    LettersCall,
+    LettersResult,
 )
 from tests.testkit.waiting import eventually
 
@@ -76,6 +79,10 @@ class Stub:
         if len(self.requests) == self.fails:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "gone")
         return pb.ProduceResponse(partitions=produce_response([APPENDED]))
+
+    async def AppendDeadLetters(self, request: pb.AppendDeadLettersRequest, *, timeout: float) -> Any:
+        self.requests.append((request, timeout))
+        return pb.AppendDeadLettersResponse(appended=1)
 
     async def AwaitRecords(self, request: pb.AwaitRecordsRequest, timeout: float) -> pb.AwaitRecordsResponse:
         self.awaits.append((request, timeout))
@@ -125,7 +132,13 @@ async def test_acknowledge_and_append_use_the_timeout_of_the_caller() -> None:
     assert await leader.acknowledge(acknowledge, 3.0) == [AckResult("t", 1)]
     append = AppendCall([AppendPart("t", 1, b"batch")])
     assert await leader.append(append, 2.0) == [APPENDED]
-    assert stub.requests == [(acknowledge_request(acknowledge), 3.0), (produce_request(append), 2.0)]
+    letters = LettersCall("t", 1, "g", "s", 2, 1, 1, b"batch", (5,), ((5, 5),))
+    assert await leader.append_letters(letters, 1.0) == LettersResult(appended=1)
+    assert stub.requests == [
+        (acknowledge_request(acknowledge), 3.0),
+        (produce_request(append), 2.0),
+        (letters_request(letters), 1.0),
+    ]
 
 
 async def test_records_larger_than_a_message_are_sent_in_several_requests() -> None:

@@ -148,6 +148,9 @@ class NotesDraft:
         self._number, self._size = len(base), base.size
         self.changed: dict[str, Note] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self.changed)
+
     def get(self, key: str) -> Note | None:
         """Returns a note after the earlier appends, None if there is none with this key."""
         return self.changed.get(key) or self._base.get(key)

@@ -15,6 +15,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.routing.router import GROUP_COORDINATOR, Router
+from sharebroker_server.share_partition_leader.dead_letters.append import expire_notes
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 
 _log = structlog.get_logger()
@@ -64,10 +65,11 @@ class RetentionTask:
             await self._expire_producers(partition)
 
     async def _expire_producers(self, led: LedPartition) -> None:
-        """Expires producers without appends for `producer.id.expiration.ms`, and schedules in the past."""
+        """Expires producers and letter notes unused for `producer.id.expiration.ms`, and past schedules."""
         silent_since = int(now() * 1000) - self._leadership.broker.producer_id_expiration_ms
         try:
             await led.log.expire_producers(silent_since)
+            await expire_notes(led.log, silent_since)
             await led.log.forget_schedules()
         except KafkaError as error:
             _log.info("producer expiration postponed", log=led.log.partition, reason=str(error))

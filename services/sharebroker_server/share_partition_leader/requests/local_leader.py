@@ -38,18 +38,22 @@ _log = structlog.get_logger()
 
 _RENEW = int(AckType.RENEW)
 Append = Callable[[values.AppendCall, float | None], Awaitable[list[values.AppendResult]]]
+AppendLetters = Callable[[values.LettersCall, float], Awaitable[values.LettersResult]]
 R = TypeVar("R", values.AckResult, values.ReconcileResult)
 
 
 class LocalLeader:
-    """`LeaderCalls` on the partitions that this process leads; `append` serves appends (`Appends`).
+    """`LeaderCalls` on the partitions that this process leads.
+
+    `append` serves appends (`Appends`), `append_letters` those of dead letters.
 
     Methods return coroutines of their collaborators, so that a call adds no stack frame.
     """
 
-    def __init__(self, leadership: Leadership, append: Append) -> None:
+    def __init__(self, leadership: Leadership, append: Append, append_letters: AppendLetters) -> None:
         self._leadership = leadership
         self.append = append
+        self.append_letters = append_letters
 
     def acquire(self, call: values.AcquireCall) -> Awaitable[list[values.AcquireResult]]:
         """Runs a fetch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from typing_extensions import override
 
@@ -13,12 +13,17 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
     SharePartitionLeaderServiceServicer,
 )
 from sharebroker_server.aio import Turns
+from sharebroker_server.leader_calls import messages
+from sharebroker_server.share_partition_leader.dead_letters.append import append_letters
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
 from sharebroker_server.share_partition_leader.log.retry import retry_records
 
 R = TypeVar("R")
+
+LETTERS_TIMEOUT: Final = 60.0
+"""Seconds before the letters of another process time out; the caller has a limit of its own."""
 
 
 class LogRpcs(SharePartitionLeaderServiceServicer):
@@ -27,10 +32,18 @@ class LogRpcs(SharePartitionLeaderServiceServicer):
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
         self._turns = Turns()
+        self.append_letters = partial(append_letters, leadership)
 
     @override
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
         return pb.FetchResponse(partitions=await LogFetch(self._leadership, request).run())
+
+    @override
+    async def AppendDeadLetters(
+        self, request: pb.AppendDeadLettersRequest, context: Any
+    ) -> pb.AppendDeadLettersResponse:
+        result = await self.append_letters(messages.letters_call(request), LETTERS_TIMEOUT)
+        return messages.letters_response(result)
 
     @override
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:

@@ -33,7 +33,7 @@ class SharePartitionLeaderServicer(LogRpcs):
     def __init__(self, leadership: Leadership, catalog: MetadataCache, check: TransactionCheck) -> None:
         super().__init__(leadership)
         self._catalog = catalog
-        self.calls = LocalLeader(leadership, Appends(leadership, check).append)
+        self.calls = LocalLeader(leadership, Appends(leadership, check).append, self.append_letters)
 
     @override
     def Deliver(

@@ -834,6 +834,113 @@ class ProduceResponse(_message.Message):
 Global___ProduceResponse: _TypeAlias = ProduceResponse  # noqa: Y015
 
 @_typing.final
+class AppendDeadLettersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class OffsetRange(_message.Message):
+        """Both ends inclusive."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        first_offset: _builtins.int
+        last_offset: _builtins.int
+        def __init__(
+            self,
+            *,
+            first_offset: _builtins.int = ...,
+            last_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "last_offset", b"last_offset"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_PARTITION_FIELD_NUMBER: _builtins.int
+    STATE_EPOCH_FIELD_NUMBER: _builtins.int
+    SOURCE_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    RECORD_BATCH_FIELD_NUMBER: _builtins.int
+    SOURCE_OFFSETS_FIELD_NUMBER: _builtins.int
+    STILL_ARCHIVING_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.str
+    """The partition of the dead letter topic."""
+    partition: _builtins.int
+    group_id: _builtins.str
+    """The share-partition whose records failed."""
+    source_topic_id: _builtins.str
+    source_partition: _builtins.int
+    state_epoch: _builtins.int
+    """Of the share-partition's state. Under another one the same offsets may fail again, with letters of their own."""
+    source_leader_epoch: _builtins.int
+    """Of the source partition. A lower one than before is rejected with FENCED_LEADER_EPOCH."""
+    record_batch: _builtins.bytes
+    """One batch without compression; empty: nothing is appended."""
+    @_builtins.property
+    def source_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The offset in the source partition of each record of the batch, ascending."""
+
+    @_builtins.property
+    def still_archiving(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendDeadLettersRequest.OffsetRange]:
+        """All offsets of the share-partition whose letters may be sent again, ascending. The leader removes the others from
+        the note of letters written.
+        """
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        group_id: _builtins.str = ...,
+        source_topic_id: _builtins.str = ...,
+        source_partition: _builtins.int = ...,
+        state_epoch: _builtins.int = ...,
+        source_leader_epoch: _builtins.int = ...,
+        record_batch: _builtins.bytes = ...,
+        source_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        still_archiving: _abc.Iterable[Global___AppendDeadLettersRequest.OffsetRange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "partition", b"partition", "record_batch", b"record_batch", "source_leader_epoch", b"source_leader_epoch", "source_offsets", b"source_offsets", "source_partition", b"source_partition", "source_topic_id", b"source_topic_id", "state_epoch", b"state_epoch", "still_archiving", b"still_archiving", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendDeadLettersRequest: _TypeAlias = AppendDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class AppendDeadLettersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    APPENDED_FIELD_NUMBER: _builtins.int
+    error_code: _status_pb2.ErrorCode.ValueType
+    error_message: _builtins.str
+    appended: _builtins.int
+    """The number of letters that this request has appended. The others had been appended before."""
+    def __init__(
+        self,
+        *,
+        error_code: _status_pb2.ErrorCode.ValueType = ...,
+        error_message: _builtins.str = ...,
+        appended: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendDeadLettersResponse: _TypeAlias = AppendDeadLettersResponse  # noqa: Y015
+
+@_typing.final
 class FetchRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -72,6 +72,11 @@ class SharePartitionLeaderServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ProduceRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ProduceResponse.FromString,
                 _registered_method=True)
+        self.AppendDeadLetters = channel.unary_unary(
+                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/AppendDeadLetters',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AppendDeadLettersRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AppendDeadLettersResponse.FromString,
+                _registered_method=True)
         self.Fetch = channel.unary_unary(
                 '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/Fetch',
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.FetchRequest.SerializeToString,
@@ -178,6 +183,14 @@ class SharePartitionLeaderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AppendDeadLetters(self, request, context):
+        """Appends dead letters to a partition of a dead letter topic, each once, also if the request is repeated; returns once
+        they are durable. Called by the leader of the records that failed. Not in Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Fetch(self, request, context):
         """Reads record batches without a group. Kafka: Fetch (1).
         """
@@ -278,6 +291,11 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
                     servicer.Produce,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ProduceRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ProduceResponse.SerializeToString,
+            ),
+            'AppendDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendDeadLetters,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AppendDeadLettersRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AppendDeadLettersResponse.SerializeToString,
             ),
             'Fetch': grpc.unary_unary_rpc_method_handler(
                     servicer.Fetch,
@@ -517,6 +535,33 @@ class SharePartitionLeaderService:
             '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/Produce',
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ProduceRequest.SerializeToString,
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ProduceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/AppendDeadLetters',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AppendDeadLettersRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AppendDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

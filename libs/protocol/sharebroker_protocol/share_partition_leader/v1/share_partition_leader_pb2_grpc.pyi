@@ -57,6 +57,10 @@ class SharePartitionLeaderServiceStub:
     """Releases a member's records (its session ended, or the group fenced it), or unloads a group's state."""
     Produce: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]
     """Appends record batches; returns once they are durable. Kafka: Produce (0)."""
+    AppendDeadLetters: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AppendDeadLettersRequest, _share_partition_leader_pb2.AppendDeadLettersResponse]
+    """Appends dead letters to a partition of a dead letter topic, each once, also if the request is repeated; returns once
+    they are durable. Called by the leader of the records that failed. Not in Kafka.
+    """
     Fetch: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]
     """Reads record batches without a group. Kafka: Fetch (1)."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]
@@ -105,6 +109,10 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """Releases a member's records (its session ended, or the group fenced it), or unloads a group's state."""
     Produce: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends record batches; returns once they are durable. Kafka: Produce (0)."""
+    AppendDeadLetters: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AppendDeadLettersRequest, _share_partition_leader_pb2.AppendDeadLettersResponse]  # type: ignore[assignment]
+    """Appends dead letters to a partition of a dead letter topic, each once, also if the request is repeated; returns once
+    they are durable. Called by the leader of the records that failed. Not in Kafka.
+    """
     Fetch: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]  # type: ignore[assignment]
     """Reads record batches without a group. Kafka: Fetch (1)."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]  # type: ignore[assignment]
@@ -192,6 +200,16 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.ProduceResponse, _abc.Awaitable[_share_partition_leader_pb2.ProduceResponse]]:
         """Appends record batches; returns once they are durable. Kafka: Produce (0)."""
+
+    @_abc_1.abstractmethod
+    def AppendDeadLetters(
+        self,
+        request: _share_partition_leader_pb2.AppendDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.AppendDeadLettersResponse, _abc.Awaitable[_share_partition_leader_pb2.AppendDeadLettersResponse]]:
+        """Appends dead letters to a partition of a dead letter topic, each once, also if the request is repeated; returns once
+        they are durable. Called by the leader of the records that failed. Not in Kafka.
+        """
 
     @_abc_1.abstractmethod
     def Fetch(

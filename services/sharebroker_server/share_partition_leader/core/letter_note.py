@@ -1,0 +1,140 @@
+"""The rules by which a dead letter topic has each letter once (decision 0103).
+
+The partition of the dead letter topic stores, per share-partition, which letters it has and which may be sent
+again: the *written* offsets. A request names the offsets of its letters and all offsets that may be sent
+again. Letters that are written already are left out; written offsets that cannot be sent again are removed.
+
+The leader of the source partition is the only sender. Its leader epoch increases with each leader, so a
+request of an earlier leader is rejected: it may arrive after its letters were removed from the note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
+
+MAX_LETTERS: Final = 1_000
+"""The number of letters in one request."""
+
+MAX_WRITTEN: Final = 20_000
+"""The number of offsets that may be sent again, of one share-partition; twice the archiving records."""
+
+Range = tuple[int, int]
+"""First and last offset, inclusive."""
+
+
+class LetterNote(NamedTuple):
+    """The written offsets as ascending ranges, and the highest leader epoch of the source partition."""
+
+    leader_epoch: int = -1
+    written: tuple[Range, ...] = ()
+
+
+class PlannedLetters(NamedTuple):
+    """The indexes of the letters to append, and the note to store with them."""
+
+    indexes: Sequence[int]
+    note: LetterNote
+
+
+def check_request(offsets: Sequence[int], still_archiving: Sequence[Range]) -> None:
+    """Raises INVALID_REQUEST unless offsets and ranges are valid, ascend and are not too many."""
+    if len(offsets) > MAX_LETTERS:
+        raise invalid_field("source_offsets", f"{len(offsets)} letters; {MAX_LETTERS} are allowed.")
+    if not _ascends([(offset, offset) for offset in offsets]):
+        raise invalid_field("source_offsets", "The offsets of letters are not ascending.")
+    if not _ascends(still_archiving):
+        raise invalid_field("still_archiving", "The ranges are not ascending.")
+    number = sum(last - first + 1 for first, last in still_archiving)
+    if number > MAX_WRITTEN:
+        raise invalid_field("still_archiving", f"{number} offsets; {MAX_WRITTEN} are allowed.")
+
+
+def plan_letters(
+    note: LetterNote, leader_epoch: int, offsets: Sequence[int], still_archiving: Sequence[Range]
+) -> PlannedLetters:
+    """Returns which letters of a request have to be appended, and the note after it.
+
+    The arguments are those that `check_request` accepts.
+
+    Raises:
+        KafkaError: FENCED_LEADER_EPOCH if a later leader has sent letters.
+    """
+    if leader_epoch < note.leader_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"Letters of leader epoch {note.leader_epoch} were appended; {leader_epoch} is older.",
+        )
+    kept = list(intersection(note.written, still_archiving))
+    known = _Ranges(note.written)
+    indexes = [index for index, offset in enumerate(offsets) if offset not in known]
+    new = [(offset, offset) for offset in offsets]
+    return PlannedLetters(indexes, LetterNote(leader_epoch, union(kept, new)))
+
+
+def union(first: Sequence[Range], second: Sequence[Range]) -> tuple[Range, ...]:
+    """Returns the offsets of both as ascending ranges that do not touch."""
+    united: list[Range] = []
+    for begin, last in sorted((*first, *second)):
+        if united and begin <= united[-1][1] + 1:
+            united[-1] = united[-1][0], max(united[-1][1], last)
+        else:
+            united.append((begin, last))
+    return tuple(united)
+
+
+def intersection(first: Sequence[Range], second: Sequence[Range]) -> Iterator[Range]:
+    """Yields the ranges of the offsets that both have; each is ascending and disjoint."""
+    i = j = 0
+    while i < len(first) and j < len(second):
+        begin, last = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
+        if begin <= last:
+            yield begin, last
+        if first[i][1] < second[j][1]:
+            i += 1
+        else:
+            j += 1
+
+
+def deltas(ranges: Iterable[Range]) -> Iterator[int]:
+    """Yields two numbers per range: its start above the end of the one before, and its further offsets."""
+    end = -1
+    for first, last in ranges:
+        yield first - end
+        yield last - first
+        end = last
+
+
+def ranges_of(numbers: Sequence[int]) -> tuple[Range, ...]:
+    """Returns the ranges of what `deltas` yielded. Raises ValueError for an odd number of them."""
+    ranges: list[Range] = []
+    end = -1
+    for above, further in zip(numbers[::2], numbers[1::2], strict=True):
+        ranges.append((end + above, end + above + further))
+        end = ranges[-1][1]
+    return tuple(ranges)
+
+
+class _Ranges:
+    """Looks offsets up that are requested in ascending order."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        self._ranges = ranges
+        self._index = 0
+
+    def __contains__(self, offset: int) -> bool:
+        ranges = self._ranges
+        while self._index < len(ranges) and ranges[self._index][1] < offset:
+            self._index += 1
+        return self._index < len(ranges) and ranges[self._index][0] <= offset
+
+
+def _ascends(ranges: Sequence[Range]) -> bool:
+    end = -1
+    for first, last in ranges:
+        if first <= end or last < first:
+            return False
+        end = last
+    return True

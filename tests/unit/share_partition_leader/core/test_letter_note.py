@@ -1,0 +1,81 @@
+"""The rules of the note that lists which letters a dead letter topic has."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core.letter_note import (
+    MAX_LETTERS,
+    MAX_WRITTEN,
+    LetterNote,
+    Range,
+    check_request,
+    deltas,
+    plan_letters,
+    ranges_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "offsets", "still", "indexes", "after"),
+    [
+        pytest.param((), [3, 5], [(3, 5)], [0, 1], ((3, 3), (5, 5)), id="first letters"),
+        pytest.param(((3, 3),), [3, 4, 5], [(3, 5)], [1, 2], ((3, 5),), id="a part is written"),
+        pytest.param(((3, 5),), [3, 5], [(3, 5)], [], ((3, 5),), id="all are written"),
+        pytest.param(
+            ((3, 5), (8, 9)), [10], [(5, 8), (10, 10)], [0], ((5, 5), (8, 8), (10, 10)), id="pruned"
+        ),
+        pytest.param(((3, 5),), [], [], [], (), id="nothing is archiving"),
+        pytest.param(((3, 5),), [4], [], [], ((4, 4),), id="the letters of the request stay"),
+    ],
+)
+def test_letters_of_a_request(
+    written: tuple[Range, ...],
+    offsets: list[int],
+    still: list[Range],
+    indexes: list[int],
+    after: tuple[Range, ...],
+) -> None:
+    planned = plan_letters(LetterNote(7, written), 7, offsets, still)
+    assert (list(planned.indexes), planned.note) == (indexes, LetterNote(7, after))
+
+
+def test_a_later_leader_fences_earlier_ones() -> None:
+    note = plan_letters(LetterNote(7, ((3, 3),)), 8, [], []).note
+    assert note == LetterNote(8, ())
+    with pytest.raises(KafkaError) as caught:
+        plan_letters(note, 7, [3], [(3, 3)])
+    assert caught.value.code is ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("offsets", "still"),
+    [
+        ([1, 1], [(1, 1)]),
+        ([2, 1], [(1, 2)]),
+        ([-1], []),
+        (list(range(MAX_LETTERS + 1)), []),
+        ([], [(2, 1)]),
+        ([], [(0, 3), (3, 4)]),
+        ([], [(-5, 3)]),
+        ([], [(0, MAX_WRITTEN)]),
+    ],
+)
+def test_invalid_requests_are_rejected(offsets: list[int], still: list[Range]) -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_request(offsets, still)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_valid_requests_are_accepted() -> None:
+    check_request([], [])
+    check_request(list(range(MAX_LETTERS)), [(0, 9), (10, MAX_WRITTEN - 1)])
+
+
+def test_ranges_survive_storage() -> None:
+    ranges = ((0, 0), (2, 9), (10, 10), (500, 70_000))
+    assert ranges_of(list(deltas(ranges))) == ranges
+    assert ranges_of([]) == ()
+    with pytest.raises(ValueError, match="argument"):
+        ranges_of([1])
