@@ -32,8 +32,8 @@ test: $(READY) ## run all tests; repeat failed ones once and list those that pas
 	$(BIN)/python -m pytest -p tests.testkit.retry_failed -n 4 --dist loadgroup
 
 test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
-	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios \
-	  -m "not slow and not servers" --hypothesis-profile=fast -n 2 --dist worksteal -q
+	$(BIN)/python -m tests.testkit.parts 3 tests/architecture tests/unit tests/property tests/scenarios \
+	  -m "not slow and not servers" --hypothesis-profile=fast -q
 
 properties: $(READY) ## run the property tests with new random examples (SEED=7: those of an earlier run)
 	$(BIN)/python -m pytest tests/property tests/unit -m hypothesis \
