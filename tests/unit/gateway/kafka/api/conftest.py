@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+import uvloop
 
 from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.kafka.api.harness import Harness
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Runs each test on the event loop of servers: handlers use no transports."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture
