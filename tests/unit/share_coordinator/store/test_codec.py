@@ -95,6 +95,7 @@ def checkpoint_of(batches: tuple[StateBatch, ...]) -> ShareCheckpoint:
     return ShareCheckpoint(SharePartitionKey("g", "t", 3), 7, 2, 5, 0, 4, 1000, 2000, batches)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.builds(StateBatch, int64, int64, st.integers(0, 4), int32, notes),

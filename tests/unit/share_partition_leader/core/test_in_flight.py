@@ -121,6 +121,7 @@ def test_a_lock_finds_its_runs_in_the_offsets_it_covers() -> None:
     assert [run.first for run in in_flight.under(lock)] == [0, 10]
 
 
+@pytest.mark.slow
 def test_waits_of_many_runs_end_without_a_scan_from_the_start() -> None:
     """40,000 runs of one time, in steps; a scan of all runs before each would take seconds."""
     in_flight = InFlight(0)

@@ -271,6 +271,7 @@ def test_renewed_lock_times_out_at_its_new_deadline_only() -> None:
     assert [(x.first, x.last) for x in share.expire(50.0).lost] == [(0, 4)]
 
 
+@pytest.mark.slow
 def test_time_outs_touch_only_the_runs_of_their_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     share = opened(settings=SharePartitionSettings(max_record_locks=20_000))
     fetch(share, [(0, 9_999)], "slow", now=5.0)
