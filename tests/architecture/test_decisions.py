@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.architecture.sources import ROOT, name
+from tests.architecture.sources import ROOT
+from tests.testkit.tables import each
 
 FOLDER = ROOT / "services" / "decisions"
 DECISIONS = sorted(FOLDER.glob("[0-9]*.md"))
 _SECTIONS = ["Decided", "Why", "Alternatives", "Costs"]
 
 
-@pytest.mark.parametrize("decision", DECISIONS, ids=name)
+@each("decision", DECISIONS)
 def test_a_decision_has_the_prescribed_form(decision: Path) -> None:
     text = decision.read_text()
     number = decision.name[:4]

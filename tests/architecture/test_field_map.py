@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from types import ModuleType
 
-import pytest
 from google.protobuf.descriptor import Descriptor
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2
@@ -16,6 +15,7 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2
 from tests.architecture.sources import ROOT
+from tests.testkit.tables import each
 
 TRANSLATED: dict[str, ModuleType] = {
     "ShareGroupHeartbeat": group_coordinator_pb2,
@@ -62,8 +62,8 @@ TRANSLATED: dict[str, ModuleType] = {
 _QUOTED = re.compile(r"`([a-z_\[\].]+)`")
 
 
-@pytest.mark.parametrize("rpc", TRANSLATED)
-@pytest.mark.parametrize(("arrow", "side"), [("→", "Request"), ("←", "Response")])
+@each("rpc", TRANSLATED)
+@each("arrow, side", [("→", "Request"), ("←", "Response")])
 def test_every_field_is_mapped(rpc: str, arrow: str, side: str) -> None:
     message = getattr(TRANSLATED[rpc], rpc + side).DESCRIPTOR
     assert set(_mapped(_section(rpc), arrow)) == set(_fields(message))

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.architecture.sources import files, name
+from tests.architecture.sources import files
+from tests.testkit.tables import each
 
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _FILE_LINK = re.compile(r"\[`([\w./]+\.(?:py|lua))`\]\(([^)#]+)\)")
@@ -18,12 +17,12 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+@each("document", DOCUMENTS)
 def test_links_resolve(document: Path) -> None:
     assert not list(broken(document))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+@each("document", DOCUMENTS)
 def test_a_link_named_like_a_file_leads_to_that_file(document: Path) -> None:
     links = _FILE_LINK.findall(document.read_text())
     assert [(text, target) for text, target in links if Path(text).name != Path(target).name] == []

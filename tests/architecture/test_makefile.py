@@ -6,9 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from tests.architecture.sources import ROOT, files, name
+from tests.architecture.sources import ROOT, files
+from tests.testkit.tables import each
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([^\s.:#]+):", MAKEFILE, re.MULTILINE))
@@ -22,6 +21,6 @@ def test_help_lists_every_target() -> None:
     assert {line.split()[0] for line in listed.splitlines()} == described
 
 
-@pytest.mark.parametrize("document", [path for path in files() if path.suffix == ".md"], ids=name)
+@each("document", [path for path in files() if path.suffix == ".md"])
 def test_documents_name_existing_targets(document: Path) -> None:
     assert set(_MAKE.findall(document.read_text())) <= TARGETS

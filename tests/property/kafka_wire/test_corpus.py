@@ -12,6 +12,7 @@ from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request, request_frame
 from tests.property.kafka_wire.test_hostile_bytes import LENGTHS
 from tests.support.kafka_corpus import Recorded, corpus
+from tests.testkit.tables import each
 
 RECORDED = list(corpus())
 
@@ -23,7 +24,7 @@ def test_corpus_has_clients_of_three_libraries() -> None:
     assert {0, 1, 3, 10, 18, 22, 76, 78, 79} <= asked
 
 
-@pytest.mark.parametrize("one", RECORDED, ids=lambda one: " ".join(one.line.split(" ")[:3]))
+@each("one", RECORDED)
 def test_request_is_encoded_as_received(one: Recorded) -> None:
     header = read_header(one.frame)
     how = codec_of(header.api_key, header.version)

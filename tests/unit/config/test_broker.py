@@ -9,6 +9,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BOUNDED, BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.keys import Key, ValueType, render
+from tests.testkit.tables import each
 
 NUMBERS = [key for key in BROKER_KEYS.values() if key.type in (ValueType.INT, ValueType.LONG)]
 CHOICES = [key for key in BROKER_KEYS.values() if key.choices]
@@ -71,7 +72,7 @@ def refused(settings: dict[str, str]) -> KafkaError:
     return caught.value
 
 
-@pytest.mark.parametrize(("name", "value"), KAFKA_DEFAULTS.items())
+@each("name, value", KAFKA_DEFAULTS.items())
 def test_default_is_kafkas(name: str, value: object) -> None:
     assert BrokerConfig().get(name) == value
 
@@ -80,13 +81,13 @@ def test_assignments_are_not_rate_limited_unlike_kafkas() -> None:
     assert BrokerConfig().group_share_assignment_interval_ms == 0
 
 
-@pytest.mark.parametrize("key", BROKER_KEYS.values(), ids=lambda key: key.name)
+@each("key", BROKER_KEYS.values())
 def test_every_default_passes_its_own_check_and_is_documented(key: Key) -> None:
     assert key.parse(render(key.default)) == key.default
     assert key.doc.endswith(".")
 
 
-@pytest.mark.parametrize("key", NUMBERS, ids=lambda key: key.name)
+@each("key", NUMBERS)
 def test_number_out_of_bounds_is_rejected_with_bounds(key: Key) -> None:
     assert key.parse(str(key.low)) == key.low
     assert key.parse(f" {key.high} ") == key.high

@@ -8,6 +8,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.keys import Key, render
 from sharebroker_server.config.topic import TOPIC_KEYS, TopicConfig, check_topic, resolve_topic
+from tests.testkit.tables import each
 
 BROKER = BrokerConfig.parse(["log.retention.ms=1000", "log.retention.bytes=2000", "message.max.bytes=3000"])
 
@@ -23,7 +24,7 @@ def test_topic_configs_override_the_brokers_values() -> None:
     assert (config.retention_ms, config.retention_policy, config.retention_bytes) == (-1, "consumed", 2000)
 
 
-@pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda key: key.name)
+@each("key", TOPIC_KEYS.values())
 def test_every_default_is_legal(key: Key) -> None:
     check_topic({key.name: render(key.default)})
     assert BrokerConfig().default(key) == key.default

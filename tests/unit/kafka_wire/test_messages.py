@@ -11,6 +11,7 @@ from sharebroker_server.kafka_wire import messages
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.messages import FetchRequest, ShareFetchResponse
 from sharebroker_server.kafka_wire.schema import Message, api_schema
+from tests.testkit.tables import each
 
 STUB = ast.parse((Path(messages.__file__).parent / "messages.pyi").read_text())
 
@@ -26,7 +27,7 @@ def test_unknown_names_are_attribute_errors() -> None:
         _ = messages.FetchAnswer  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("key", APIS)
+@each("key", APIS)
 def test_the_stub_declares_every_class_and_field(key: int) -> None:
     for struct in (api_schema(key).request, api_schema(key).response):
         (declared,) = (

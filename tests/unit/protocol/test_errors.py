@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from tests.testkit.tables import each
 
 
 def test_an_unknown_code_is_an_unknown_server_error() -> None:
@@ -13,7 +14,7 @@ def test_an_unknown_code_is_an_unknown_server_error() -> None:
     assert ErrorCode(32_000) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-@pytest.mark.parametrize("code", ErrorCode)
+@each("code", ErrorCode)
 def test_every_code_has_a_grpc_status_and_a_sentence(code: ErrorCode) -> None:
     assert code.status in grpc.StatusCode.__members__
     assert (code.status == "OK") == (code is ErrorCode.NONE)

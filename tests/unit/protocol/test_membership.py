@@ -20,6 +20,7 @@ from sharebroker_protocol.membership import (
     reaction_to,
 )
 from sharebroker_protocol.model import TopicIdPartition
+from tests.testkit.tables import each
 
 A = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 1)})
 B = frozenset({TopicIdPartition("a", 1), TopicIdPartition("a", 2)})
@@ -258,8 +259,8 @@ def test_fatal_has_no_transitions() -> None:
     assert (member.state, member.error) == (MemberState.FATAL, FATAL)
 
 
-@pytest.mark.parametrize("state", MemberState)
-@pytest.mark.parametrize("event", MemberEvent)
+@each("state", MemberState)
+@each("event", MemberEvent)
 def test_unlisted_transition_is_illegal(state: MemberState, event: MemberEvent) -> None:
     if (state, event) in TRANSITIONS:
         assert isinstance(after(state, event), MemberState)

@@ -12,6 +12,7 @@ from sharebroker_protocol.rpc_status import (
     status_message,
     trailing_metadata,
 )
+from tests.testkit.tables import each
 
 FULL = KafkaError(
     ErrorCode.INVALID_RECORD_STATE,
@@ -32,7 +33,7 @@ def received(error: KafkaError) -> KafkaError:
     return from_rpc_error(failure(status_code(error), status_message(error), trailing_metadata(error)))
 
 
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
+@each("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
 def test_every_code_round_trips_through_grpc_status(code: ErrorCode) -> None:
     error = received(KafkaError(code))
     assert (error.code, error.message, error.metadata) == (code, KafkaError(code).message, {})

@@ -6,11 +6,12 @@ import pytest
 
 from sharebroker_server.rpc.message_limits import MAX_MESSAGE, MAX_READ, UNCOUNTED, message_limits
 from sharebroker_server.security.permissions import PERMISSIONS
+from tests.testkit.tables import each
 
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("method", PERMISSIONS)
+@each("method", PERMISSIONS)
 def test_fields_are_limited_where_clients_may_call(method: str) -> None:
     limits = message_limits(method)
     assert limits.of_clients is not PERMISSIONS[method].internal

@@ -49,6 +49,7 @@ from tests.testkit.checker.events import (
 )
 from tests.testkit.checker.invariants import Invariant, Violation
 from tests.testkit.checker.locks import Limits
+from tests.testkit.tables import each
 
 SHARE = Share("g", "orders", 0)
 LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0, late=0.5)
@@ -659,7 +660,7 @@ def judge(history: Sequence[Event]) -> None:
         checker.feed(event)
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@each("name", BROKEN)
 def test_violation_is_detected(name: str) -> None:
     invariant, history = BROKEN[name]
     judge(history[:-1])
@@ -672,7 +673,7 @@ def test_every_invariant_has_a_violation() -> None:
     assert {invariant for invariant, _ in BROKEN.values()} == set(Invariant)
 
 
-@pytest.mark.parametrize("name", SOUND)
+@each("name", SOUND)
 def test_valid_history_passes(name: str) -> None:
     judge(SOUND[name])
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from sharebroker.cli.output import Column, cell, explain, numbers, table, text
 from sharebroker.cli.reading import BadInputError
 from sharebroker_protocol.errors import TRANSPORT, ErrorCode, FieldViolation, KafkaError
+from tests.testkit.tables import each
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_text_shows_invalid_utf8_bytes() -> None:
     assert text(b"a\xff") == "a�"
 
 
-@pytest.mark.parametrize("code", ErrorCode)
+@each("code", ErrorCode)
 def test_every_error_is_one_line(code: ErrorCode) -> None:
     assert "\n" not in explain(KafkaError(code, "Something\n is wrong."))
 

@@ -19,6 +19,7 @@ from sharebroker_server.gateway.core.share_sessions import (
     shown_error,
 )
 from sharebroker_server.leader_calls.values import AcquireResult
+from tests.testkit.tables import each
 
 KEY = SessionKey("group", "member")
 
@@ -266,7 +267,7 @@ def test_overtaken_request_is_rejected() -> None:
     assert refused.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
-@pytest.mark.parametrize("code", ErrorCode)
+@each("code", ErrorCode)
 def test_returned_error_is_expected_by_kafkas_client(code: ErrorCode) -> None:
     known = {-1, 0, 2, 3, 6, 9, 29, 56, 74, 78, 100, 103}
     assert shown_error(code) == (code if code in known else ErrorCode.OFFSET_NOT_AVAILABLE)

@@ -18,6 +18,7 @@ from sharebroker_server.kafka_wire.frames import codec_of, response_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.kafka_frames import read_response
 from tests.support.kafka_messages import requests
+from tests.testkit.tables import each
 from tests.unit.gateway.kafka.harness import Harness
 
 SORTED = sorted(APIS.values(), key=lambda api: api.key)
@@ -43,7 +44,7 @@ def test_every_handler_module_is_in_the_table() -> None:
     assert list(APIS) == sorted(APIS)
 
 
-@pytest.mark.parametrize("api", SORTED, ids=lambda api: api_schema(api.key).name)
+@each("api", SORTED)
 def test_versions_are_known(api: Api) -> None:
     first, last = api_schema(api.key).versions
     assert first <= api.versions[0] <= api.versions[1] <= last

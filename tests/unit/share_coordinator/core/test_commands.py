@@ -8,6 +8,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.share_coordinator.core.commands import Initialize, make_key
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
+from tests.testkit.tables import each
 from tests.unit.share_coordinator.harness import KEY
 
 
@@ -36,7 +37,7 @@ TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 @pytest.mark.parametrize(
     "group", ["G1", "a:b", "::", ":", "a:AQIDBAUGBwgJCgsMDQ4PEA:3", "ünï", " ", "x" * 249, "ü" * (2**14 - 1)]
 )
-@pytest.mark.parametrize("partition", [0, 1, 49, 2**31 - 1])
+@each("partition", [0, 1, 49, 2**31 - 1])
 def test_key_text_of_any_group_is_hashed(group: str, partition: int) -> None:
     key = make_key(group, TOPIC, partition)
     assert key == SharePartitionKey(group, TOPIC, partition)

@@ -29,6 +29,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareDelta,
     ShareRecord,
 )
+from tests.testkit.tables import each
 from tests.unit.share_coordinator.harness import KEY, NOW, OTHER_TOPIC, TOPIC, Shard, batch, read, same, write
 
 NOW_MS = int(NOW * 1000)
@@ -314,7 +315,7 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("situation", "command", "code"), TABLE)
+@each("situation, command, code", TABLE)
 def test_invalid_names_are_rejected(situation: str, command: Command, code: ErrorCode | None) -> None:
     shard = shard_in(situation)
     before, length = deepcopy(shard.state()), len(shard.log)

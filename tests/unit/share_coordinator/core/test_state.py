@@ -14,6 +14,7 @@ from sharebroker_server.share_coordinator.core.state import (
     combine,
     count_below,
 )
+from tests.testkit.tables import each
 from tests.unit.share_coordinator.harness import KEY, batch
 from tests.unit.share_coordinator.naive import NaiveRuns
 
@@ -179,9 +180,9 @@ OTHERS = [(first, last) for first in range(8) for last in range(first, 8)]
 VALUES = [((0, 1), (0, 1)), ((0, 1), (2, 1)), ((2, 1), (0, 1)), ((2, 1), (0, 2)), ((4, 2), (2, 2))]
 
 
-@pytest.mark.parametrize("old", RANGES)
-@pytest.mark.parametrize("new", OTHERS)
-@pytest.mark.parametrize(("old_value", "new_value"), VALUES)
+@each("old", RANGES)
+@each("new", OTHERS)
+@each("old_value, new_value", VALUES)
 def test_two_batches_combine_in_every_relative_position(
     old: tuple[int, int], new: tuple[int, int], old_value: tuple[int, int], new_value: tuple[int, int]
 ) -> None:

@@ -15,6 +15,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     Completed,
     SharePartitionSettings,
 )
+from tests.testkit.tables import each
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -282,9 +283,9 @@ def test_types_count_from_the_first_offset_even_if_it_is_skipped() -> None:
 # --- all or nothing
 
 
-@pytest.mark.parametrize("bad", ["20", "25-27", "40-45"])
-@pytest.mark.parametrize("good", ["0-9", "5", "0-3 7", "0-19"])
-@pytest.mark.parametrize("kind", [ACCEPT, RELEASE, RENEW])
+@each("bad", ["20", "25-27", "40-45"])
+@each("good", ["0-9", "5", "0-3 7", "0-19"])
+@each("kind", [ACCEPT, RELEASE, RENEW])
 def test_one_rejected_batch_rejects_the_request(good: str, bad: str, kind: int) -> None:
     share = opened()
     fetch(share, "0-9 10-19", now=0.0)

@@ -18,6 +18,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.runs import Run, Transition
+from tests.testkit.tables import each
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -131,9 +132,7 @@ def test_a_released_neighbour_in_the_same_write_holds_the_spso() -> None:
     assert share.write(transitions).delivery_complete_count == 4
 
 
-@pytest.mark.parametrize(
-    ("order", "outcomes"), [*product(permutations(range(3)), product([True, False], repeat=3))]
-)
+@each("order, outcomes", [*product(permutations(range(3)), product([True, False], repeat=3))])
 def test_transitions_end_in_any_order_with_any_outcome(
     order: tuple[int, ...], outcomes: tuple[bool, ...]
 ) -> None:

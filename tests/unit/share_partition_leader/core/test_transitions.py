@@ -13,6 +13,7 @@ from sharebroker_server.share_partition_leader.core.transitions import (
     RecordEvent,
     after_failed_delivery,
 )
+from tests.testkit.tables import each
 
 LEGAL = {
     ("AVAILABLE", "ACQUIRE"): "ACQUIRED",
@@ -30,7 +31,7 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize(("state", "event"), [*product(RecordState, RecordEvent)])
+@each("state, event", [*product(RecordState, RecordEvent)])
 def test_every_pair_is_in_the_table_or_illegal(state: RecordState, event: RecordEvent) -> None:
     after = TRANSITIONS.get((state, event))
     assert (after.name if after is not None else None) == LEGAL.get((state.name, event.name))
@@ -51,8 +52,8 @@ def test_acknowledge_types_have_kafkas_ids_and_their_own_event(kind: str, wire_i
     assert EVENT_OF_ACK[wire_id] is RecordEvent[kind]
 
 
-@pytest.mark.parametrize("event", [RecordEvent.RELEASE, RecordEvent.LOCK_TIMEOUT])
-@pytest.mark.parametrize(("count", "limit"), [*product(range(1, 7), (2, 3, 5))])
+@each("event", [RecordEvent.RELEASE, RecordEvent.LOCK_TIMEOUT])
+@each("count, limit", [*product(range(1, 7), (2, 3, 5))])
 def test_last_delivery_ends_archived(event: RecordEvent, count: int, limit: int) -> None:
     expected = RecordState.ARCHIVED if count >= limit else RecordState.AVAILABLE
     assert after_failed_delivery(event, count, limit) is expected

@@ -8,6 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat, HeartbeatReply
+from tests.testkit.tables import each
 from tests.unit.group_coordinator.harness import FakeView, Harness
 
 STATES = ("absent", "empty", "other member", "full", "member")
@@ -46,7 +47,7 @@ def expected(state: str, epoch: int, topics: tuple[str, ...] | None) -> ErrorCod
     return ErrorCode.NONE if epoch in (-1, 2, 3) else ErrorCode.FENCED_MEMBER_EPOCH
 
 
-@pytest.mark.parametrize(("state", "epoch", "topics"), list(product(STATES, EPOCHS, TOPICS)))
+@each("state, epoch, topics", list(product(STATES, EPOCHS, TOPICS)))
 def test_heartbeat_in_every_state_is_accepted_or_rejected(
     state: str, epoch: int, topics: tuple[str, ...] | None
 ) -> None:
