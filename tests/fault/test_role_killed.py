@@ -108,6 +108,47 @@ async def test_failed_records_are_listed_once_after_kills(cluster: Cluster) -> N
         assert len(await listed()) == len(set(await listed()))
 
 
+async def test_a_retried_record_is_copied_once_after_kills(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create()
+        group_id, other = await client.group(), await client.group()
+        await client.publish(topic, [f"record {number}" for number in range(3)], partition=0)
+        records = await client.acquire_all(group_id, topic, 3, "m")
+        assert not any(await client.acknowledge(group_id, "m", records, REJECT))
+        leader = cluster.process("share-partition-leader")
+        for offset in range(3):
+            request = admin_pb.RetryFailedRecordsRequest(
+                group_id=group_id, topic=topic, request_id=f"retry-{offset}"
+            )
+            request.partitions.add(partition=0, offsets=[offset])
+
+            async def is_copied(
+                request: admin_pb.RetryFailedRecordsRequest = request, copy: int = 3 + offset
+            ) -> bool:
+                response = await client.admin.RetryFailedRecords(request, timeout=5.0)
+                (result,) = response.results
+                assert result.error_code or result.copy_offset == copy
+                return not result.error_code
+
+            first = asyncio.create_task(_succeeds(is_copied))
+            await asyncio.sleep(0.002 * offset)  # before, in and after the append
+            await asyncio.to_thread(leader.kill)
+            await asyncio.wait([first])
+            await asyncio.to_thread(leader.start)
+            await eventually(lambda call=is_copied: _succeeds(call), 60.0)  # type: ignore[misc]
+        await eventually(lambda: _succeeds(lambda: _receives(client, group_id, topic, {3, 4, 5})), 60.0)
+        await client.publish(topic, ["last"], partition=0)
+        await eventually(lambda: _succeeds(lambda: _receives(client, other, topic, {0, 1, 2, 6})), 60.0)
+
+
+async def _receives(client: Client, group_id: str, topic: str, expected: set[int]) -> bool:
+    """Whether a group receives these records and no others; accepts them."""
+    records = await client.acquire_all(group_id, topic, len(expected), "n")
+    assert {record.offset for record in records} == expected
+    codes = await client.acknowledge(group_id, "n", records)
+    return not any(codes)
+
+
 async def _succeeds(call: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await call()

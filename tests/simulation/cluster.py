@@ -38,6 +38,7 @@ from tests.simulation.jobs import DURABLE_LOCK, JOB_LOCK, LongWorker, StreamWork
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
+from tests.simulation.retrying import Retrier
 from tests.simulation.sabotage import Saboteur
 from tests.simulation.scheduled import SchedulingProducer
 from tests.simulation.sessions import SessionConsumer
@@ -243,7 +244,10 @@ class Cluster:
             SchedulingProducer(self._client(), name, topics, plan.scale.pace).run(until)
             for name in plan.scheduled
         ]
-        works = (self._grow(), self._administer(), *pipelining, *repeating, *aged, *scheduled)
+        retrying = [
+            Retrier(self._client(), name, plan.retried_group, TOPIC).run(until) for name in plan.retrying
+        ]
+        works = (self._grow(), self._administer(), *pipelining, *repeating, *aged, *scheduled, *retrying)
         working = [asyncio.create_task(work) for work in works]
         await Saboteur(self.around, self._processes).run(plan.faults.values())
         await asyncio.gather(*producing)

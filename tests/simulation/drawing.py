@@ -44,6 +44,12 @@ JOBS: Final = 1 / 8
 SCHEDULED: Final = 1 / 8
 """The share of small systems that have a producer of scheduled records."""
 
+RETRYING: Final = 1 / 8
+"""The share of small systems whose failed records are retried; they have two groups."""
+
+OFTEN_REJECTED: Final = 60
+"""How often a member rejects a record in them, as a weight beside the others of its temper."""
+
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
 
@@ -172,10 +178,18 @@ def drawn(seed: int) -> Plan:
         plan = replace(plan, jobs=(("j0", jobs.choice((Way.CALLS, Way.STREAM))),))
     if Random(f"scheduled {seed}").random() < SCHEDULED:
         plan = replace(plan, scheduled=("s0",))
+    if Random(f"retrying {seed}").random() < RETRYING:
+        plan = _retried(plan)
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or Random(f"aged {seed}").random() >= AGED:
         return plan
     return replace(plan, aged=("a0",))
+
+
+def _retried(plan: Plan) -> Plan:
+    """Adds an administrator who retries failed records; many records are rejected."""
+    scale, temper = replace(plan.scale, groups=GROUPS), {**plan.temper, Verdict.REJECT: OFTEN_REJECTED}
+    return replace(plan, retrying=("t0",), scale=scale, temper=temper)
 
 
 def _large(random: Random) -> Plan:

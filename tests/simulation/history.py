@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from aiokafka.record.default_records import DefaultRecordBatch
+
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
-from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.record import FOR_GROUP_HEADER, MESSAGE_ID_HEADER, RETRY_OF_HEADER
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (
+    Addressed,
     Appended,
     Claimed,
     Event,
@@ -127,12 +130,23 @@ class History:
         topic_id, number = names.topic_partition(partition)
         topic, now = self.topics.get(topic_id, topic_id), self._clock()
         self.log_ends[topic, number] = last + 1
-        for batch in batches:
+        copies = [batch for batch in batches if FOR_GROUP_HEADER.encode() in batch.data]
+        for batch in copies:
+            self._add_copies(now, topic, number, batch)
+        produced = [batch for batch in batches if batch not in copies]
+        for batch in produced:
             if EXPIRED.encode() in batch.data:
                 self.add(Expired(now, topic, number, batch.base_offset, batch.last_offset))
-        once = [bytes(batch.data) for batch in batches if _is_stored_once(batch)]
+        once = [bytes(batch.data) for batch in produced if _is_stored_once(batch)]
         for value in values_of(once):
             self.add(Written(now, topic, number, value))
+
+    def _add_copies(self, now: float, topic: str, partition: int, batch: StoredBatch) -> None:
+        for record in DefaultRecordBatch(batch.data):
+            headers = dict(record.headers)
+            group, source = headers[FOR_GROUP_HEADER].decode(), headers[RETRY_OF_HEADER].decode()
+            share = Share(group, topic, partition)
+            self.add(Addressed(now, share, int(source.split("/")[-1]), record.offset, record.value.decode()))
 
     def _share(self, group: str, topic_id: str, partition: int) -> Share:
         return Share(group, self.topics.get(topic_id, topic_id), partition)

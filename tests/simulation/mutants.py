@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,7 +22,8 @@ from sharebroker_server.coordinator_runtime.pending import PendingRecords, Waite
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.record_log import lifecycle
+from sharebroker_server.record_log import copies, lifecycle
+from sharebroker_server.record_log.core import transactions
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
@@ -49,6 +50,7 @@ from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Run, 
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
+from sharebroker_server.share_partition_leader.log.retry import RetryCall
 from sharebroker_server.share_partition_leader.share_partition import share_group_partition
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
@@ -333,6 +335,22 @@ def no_recall(self: Schedules, offsets: Iterable[int]) -> None:
     pass
 
 
+def without_notes(snapshots: Mapping[str, bytes]) -> Transactions:
+    return _load_snapshots({name: each for name, each in snapshots.items() if name[0] != "n"})
+
+
+def never_hidden(*_: object) -> Iterator[tuple[int, int]]:
+    return iter(())
+
+
+def never_copied(*_: object) -> None:
+    """Permits every copy."""
+
+
+def no_earlier_copies(*_: object) -> dict[int, int]:
+    return {}
+
+
 def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float, _: object) -> tuple[Any, ...]:
     return [(batch.base_offset, batch.last_offset) for batch in batches], [], batches
 
@@ -479,6 +497,24 @@ MUTANTS: Final = (
         "recalls are forgotten",
         lambda: [_on(Schedules, "recall", no_recall)],
         (Invariant.NOT_RECALLED,),
+    ),
+    Mutant(
+        "addressed records are hidden from no group",
+        lambda: [_on(transactions, "hidden_from", never_hidden)],
+        (Invariant.FOR_ITS_GROUP,),
+    ),
+    Mutant(
+        "the groups of addressed records are not loaded",
+        lambda: [_on(lifecycle, "load_snapshots", without_notes)],
+        (Invariant.FOR_ITS_GROUP,),
+    ),
+    Mutant(
+        "a repeated retry copies the record again",
+        lambda: [
+            _on(copies, "check_not_copied", never_copied),
+            _on(RetryCall, "_copied", no_earlier_copies),
+        ],
+        (Invariant.COPIED_ONCE,),
     ),
     Mutant(
         "a failed record is not listed",

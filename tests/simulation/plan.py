@@ -110,9 +110,9 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
-    that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, j0 a member
-    with durable locks, grow, split, change, searching, lost, twice, slow, command. Without `split` every
-    process has every role.
+    that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, t0 an
+    administrator who retries failed records, j0 a member with durable locks, grow, split, change, searching,
+    lost, twice, slow, command. Without `split` every process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -138,6 +138,12 @@ class Plan:
     aged: tuple[str, ...] = ()
     jobs: tuple[tuple[str, Way], ...] = ()
     scheduled: tuple[str, ...] = ()
+    retrying: tuple[str, ...] = ()
+
+    @property
+    def retried_group(self) -> str:
+        """Returns the group whose failed records are retried: one that has members, if any has."""
+        return self.members[0][1] if self.members else self.scale.groups[0]
 
     @property
     def parts(self) -> list[str]:
@@ -159,6 +165,7 @@ class Plan:
             *self.aged,
             *(name for name, _ in self.jobs),
             *self.scheduled,
+            *self.retrying,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -176,6 +183,7 @@ class Plan:
             aged=tuple(name for name in self.aged if name not in parts),
             jobs=tuple(job for job in self.jobs if job[0] not in parts),
             scheduled=tuple(name for name in self.scheduled if name not in parts),
+            retrying=tuple(name for name in self.retrying if name not in parts),
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,

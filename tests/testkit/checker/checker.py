@@ -27,6 +27,8 @@ class Checker:
         self._expired: dict[tuple[str, int], set[int]] = {}
         self._may_be_recalled: dict[tuple[str, int], set[int]] = {}
         self._recalled: dict[tuple[str, int], set[int]] = {}
+        self._addressed: dict[tuple[str, int], dict[int, str]] = {}
+        self._copies: dict[tuple[e.Share, int], int] = {}
         self._written: set[tuple[str, int, str]] = set()
         self._requests: dict[int, tuple[e.Requested, bool]] = {}
         self._logs: dict[str, tuple[int, int]] = {}
@@ -95,6 +97,25 @@ class Checker:
         if event.confirmed:
             self._recalled.setdefault(log, set()).add(event.offset)
 
+    def _on_addressed(self, event: e.Addressed) -> None:
+        share, log = event.share, event.share.log
+        if self._copies.setdefault((share, event.source), event.copy) != event.copy:
+            broken(Invariant.COPIED_ONCE, f"{share} {event.source} was copied again to {event.copy}")
+        if self._values.get(log, {}).get(event.source, event.value) != event.value:
+            broken(Invariant.COPIED_ONCE, f"{share} {event.source} was copied as {event.value!r}")
+        self._check_value(log, event.copy, event.value)
+        self._addressed.setdefault(log, {})[event.copy] = share.group
+
+    def _on_retried(self, event: e.Retried) -> None:
+        if self._copies.get((event.share, event.source)) != event.copy:
+            broken(Invariant.COPIED_ONCE, f"{event.share} {event.source} is not copied to {event.copy}")
+        self._published.setdefault(event.share.log, {}).setdefault(event.copy, event.at)
+
+    def _for_others(self, share: e.Share) -> set[int]:
+        """Returns the offsets of records that are addressed to another group."""
+        addressed = self._addressed.get(share.log, {})
+        return {offset for offset, group in addressed.items() if group != share.group}
+
     def _on_confirmed(self, event: e.Confirmed) -> None:
         record = (event.topic, event.partition, event.value)
         if record not in self._written:
@@ -106,6 +127,8 @@ class Checker:
         self._check_value(event.share.log, event.offset, event.value)
         if event.offset in self._recalled.get(event.share.log, ()):
             broken(Invariant.NOT_RECALLED, f"{event.share} {event.offset} was delivered to {event.member}")
+        if event.offset in self._for_others(event.share):
+            broken(Invariant.FOR_ITS_GROUP, f"{event.share} {event.offset} was delivered to {event.member}")
         published_at = self._published.get(event.share.log, {}).get(event.offset, event.at)
         if event.value.startswith(e.DUE):
             due = float(event.value.split()[1])
@@ -156,6 +179,10 @@ class Checker:
     def _on_stored(self, event: e.Stored) -> None:
         log = event.share.log
         expired, recalled = self._expired.get(log, set()), self._may_be_recalled.get(log, set())
+        for_others = self._for_others(event.share)
+        if not for_others.isdisjoint(event.failed):
+            broken(Invariant.FOR_ITS_GROUP, f"{event.share} lists records of another group as failed")
+        recalled = recalled | for_others
         self._share(event.share).state_written(event, self._published.get(log, {}), expired, recalled)
 
     def _on_forgotten(self, event: e.Forgotten) -> None:
@@ -232,6 +259,8 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Expired: Checker._on_expired,
     e.Held: Checker._on_held,
     e.Recalled: Checker._on_recalled,
+    e.Addressed: Checker._on_addressed,
+    e.Retried: Checker._on_retried,
     e.Confirmed: Checker._on_confirmed,
     e.Delivered: Checker._on_delivered,
     e.Requested: Checker._on_requested,

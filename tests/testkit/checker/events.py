@@ -122,6 +122,25 @@ class Recalled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Addressed(Event):
+    """A copy of the record at `source` was written to the log of the share's partition, for its group."""
+
+    share: Share
+    source: int
+    copy: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retried(Event):
+    """An administrator received the confirmation that the copy of a failed record is durable."""
+
+    share: Share
+    source: int
+    copy: int
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmed(Event):
     """A producer counts such a record as stored; it may not know the offset."""
 

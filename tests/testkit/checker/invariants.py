@@ -30,6 +30,8 @@ class Invariant(Enum):
     LISTED_ONCE = "the journal has each failed record once"
     NOT_EXPIRED = "an expired record is not delivered"
     NOT_RECALLED = "a recalled record is not delivered"
+    COPIED_ONCE = "a retried record is copied once, and unchanged"
+    FOR_ITS_GROUP = "an addressed record is delivered to its group and no other"
     IN_TIME = "an available record is delivered soon"
     DRAINS = "every group drains"
     CALLS_END = "every call ends by its deadline"

@@ -12,6 +12,7 @@ from sharebroker.verification.runs import OffsetSpan, RecordLog
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (
+    Addressed,
     Appended,
     Applied,
     CallBegan,
@@ -38,6 +39,7 @@ from tests.testkit.checker.events import (
     Recovered,
     Requested,
     Reset,
+    Retried,
     Run,
     Share,
     StateRead,
@@ -52,6 +54,7 @@ from tests.testkit.checker.locks import Limits
 from tests.testkit.tables import each
 
 SHARE = Share("g", "orders", 0)
+OTHER = Share("h", "orders", 0)
 LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0, late=0.5)
 EPOCH = 1 << 32
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
@@ -466,6 +469,27 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.NOT_RECALLED,
         [Recalled(0.5, "orders", 0, 0, confirmed=True), delivered(1)],
     ),
+    "a copy is delivered to another group": (
+        Invariant.FOR_ITS_GROUP,
+        [Addressed(0.5, OTHER, 9, 0, "a"), delivered(1)],
+    ),
+    "a copy is a failed record of another group": (
+        Invariant.FOR_ITS_GROUP,
+        [whole(start=0), Addressed(0.5, OTHER, 9, 0, "a"), change(start=1, failed=(0,))],
+    ),
+    "a record is copied twice": (
+        Invariant.COPIED_ONCE,
+        [Addressed(0.5, SHARE, 0, 7, "a"), Addressed(0.6, SHARE, 0, 8, "a")],
+    ),
+    "a copy has another value": (
+        Invariant.COPIED_ONCE,
+        [published(), Addressed(0.5, SHARE, 0, 7, "another")],
+    ),
+    "a copy that is confirmed was not written": (Invariant.COPIED_ONCE, [Retried(0.5, SHARE, 0, 7)]),
+    "a copy is never delivered to its group": (
+        Invariant.NEVER_LOST,
+        [Addressed(0.5, SHARE, 9, 0, "a"), Retried(0.6, SHARE, 9, 0), Ended(100.0)],
+    ),
     "tasks remain": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
 }
 
@@ -484,6 +508,14 @@ SOUND: dict[str, Sequence[Event]] = {
         Recalled(0.5, "orders", 0, 0, confirmed=False),
         change(Run(0, 0, ARCHIVED, 0)),
     ],
+    "a copy for another group is finished without a delivery": [
+        whole(start=0),
+        Addressed(0.5, OTHER, 9, 0, "a"),
+        Retried(0.6, OTHER, 9, 0),
+        change(Run(0, 0, ARCHIVED, 0)),
+        Ended(100.0),
+    ],
+    "a copy is delivered to its group": [Addressed(0.5, SHARE, 9, 0, "a"), delivered(1)],
     "a record is redelivered after its durable lock": [
         delivered(1),
         Held(1.0, SHARE, 0, 1, 9.0),
