@@ -59,6 +59,9 @@ from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.shards import make_host as make_share_host
+from sharebroker_server.share_partition_leader.dead_letters.counts import LetterCounts
+from sharebroker_server.share_partition_leader.dead_letters.mover import DeadLetterMover
+from sharebroker_server.share_partition_leader.dead_letters.target import DisabledLetters
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
 from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger
@@ -207,6 +210,12 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
     retention = RetentionTask(leadership, base.router, interval)
     retention.start()
     stack.push_async_callback(retention.stop)
+    counts = LetterCounts(base.most_series)
+    mover = DeadLetterMover(base.router, DisabledLetters(), counts)
+    counts.archiving = mover.partitions
+    leadership.archiving = mover.add
+    base.observability.metrics.add(counts.families)
+    stack.push_async_callback(mover.stop)
     base.catalog.add_observer(leadership.metadata_changed)
     check = CoordinatorCheck(base.router, base.catalog)
     servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)

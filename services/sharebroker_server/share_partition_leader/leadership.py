@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -86,6 +86,8 @@ class Leadership:
     ) -> None:
         self.ended_sessions: dict[str, None] = {}
         """Share sessions that ended recently: a fetch in flight must not acquire records for them."""
+        self.archiving: Callable[[ShareGroupPartition], None] = _ignore
+        """Called with a share-partition that has archiving records: they need dead letters."""
         self._holder = holder
         self._store = store
         self._persister = persister
@@ -262,7 +264,7 @@ class Leadership:
         log = await PartitionLog.open(resource, epoch, self._store, lease, self._log_settings(topic))
         topic = await self._topic(topic_id)  # it may have been changed or deleted meanwhile
         log.settings = self._log_settings(topic)
-        led = LedPartition(topic, log, tokens_of(epoch))
+        led = LedPartition(topic, log, tokens_of(epoch), self.archiving)
         if self._traces is not None:
             led.traces = self._traces.of(topic.name, partition, log.log_end_offset)
         log.on_append.append(led.wake)
@@ -431,6 +433,10 @@ def _leader_traces() -> LeaderTraces | None:
     return LeaderTraces(tracing.on, monotonic)
 
 
+def _ignore(share_partition: ShareGroupPartition) -> None:
+    """Leaves the archiving records of a share-partition as they are."""
+
+
 def _succeeded(task: asyncio.Task[T]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
@@ -440,13 +446,15 @@ class LedPartition:
     """A partition's log and its share-partitions.
 
     `groups` are the tasks that load share-partitions, by group; `ready` are those that are loaded and not
-    retired. `readers` are long polls without a group. `verifications` are requests to transaction
-    coordinators, by producer id and epoch. `traces` is None if this process does not trace.
+    retired. `archiving` is called with those that have archiving records. `readers` are long polls without a
+    group. `verifications` are requests to transaction coordinators, by producer id and epoch. `traces` is
+    None if this process does not trace.
     """
 
     topic: Topic
     log: PartitionLog
     tokens: Iterator[int]
+    archiving: Callable[[ShareGroupPartition], None]
     groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
     ready: dict[str, ShareGroupPartition] = field(default_factory=dict)
     readers: set[asyncio.Event] = field(default_factory=set)

@@ -34,6 +34,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 )
 
 if TYPE_CHECKING:
+    from sharebroker_server.record_log.partition_log import PartitionLog
     from sharebroker_server.share_partition_leader.leadership import LedPartition
 
 _log = structlog.get_logger()
@@ -85,6 +86,11 @@ class ShareGroupPartition:
         self._timer_deadline = 0.0
         self._written_all: asyncio.Future[None] | None = None
         self.handle(events.Loaded())
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log of its partition."""
+        return self._log
 
     # Listeners
 
@@ -361,6 +367,8 @@ class ShareGroupPartition:
             self._arm(effects.deadline)
         if effects.wake:
             self.wake()
+        if effects.archiving:
+            self._led.archiving(self)
         if effects.retire:
             self.retire()
         elif effects.unused:
