@@ -39,8 +39,9 @@ Observer = Callable[[CatalogRecord], None]
 class MetadataCache:
     """The catalog, a few milliseconds old, and the effective configs. `poll` is in seconds.
 
-    `unstored` are the levels of features while the catalog has none. The contents change only between two
-    turns of the event loop, and only by durable records.
+    `unstored` are the levels of features of a cluster that stores none, `new` those of a new cluster, which
+    stores them together with its id. The contents change only between two turns of the event loop, and only
+    by durable records.
     """
 
     def __init__(
@@ -50,10 +51,12 @@ class MetadataCache:
         *,
         poll: float = 0.05,
         unstored: Mapping[str, int] = UNSTORED_LEVELS,
+        new: Mapping[str, int] = UNSTORED_LEVELS,
     ) -> None:
         self.catalog = TopicCatalog()
         self.unstored = unstored
-        self.features: Mapping[str, int] = self.unstored
+        self._new = new
+        self.features = new
         """The level of each feature."""
         self.topic = self.catalog.topic
         """Returns the topic with a name."""
@@ -199,7 +202,7 @@ class MetadataCache:
         removed = self.catalog.settings() - catalog.settings() if catalog is not self.catalog else ()
         records = [*(ConfigRecord(*setting, None) for setting in removed), *records]
         self.catalog = catalog
-        self.features = catalog.feature_levels or self.unstored
+        self.features = catalog.feature_levels or (self.unstored if catalog.cluster_id else self._new)
         self.topic = catalog.topic
         self.topic_by_id = catalog.topic_by_id
         self.revision += 1

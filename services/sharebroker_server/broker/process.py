@@ -31,7 +31,7 @@ from sharebroker_server.broker.settings import (
     unauthenticated,
 )
 from sharebroker_server.broker.state_verifier import StateVerifier, VerifyState
-from sharebroker_server.catalog.features import unstored_levels
+from sharebroker_server.catalog.features import new_levels, unstored_levels
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
@@ -184,7 +184,13 @@ class Process:
         identity = node_identity(settings, self.address)
         settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
         await _start_credentials(credentials, settings, redis.reads, identity.owner, stack)
-        catalog = MetadataCache(storage.log, settings.config, unstored=unstored_levels(settings.features))
+        assigned = settings.features
+        catalog = MetadataCache(
+            storage.log,
+            settings.config,
+            unstored=unstored_levels(assigned),
+            new=new_levels(assigned),
+        )
         kafka_address = kafka.address if kafka else ""
         member = ClusterMember(
             identity.owner, identity.node_id, settings.roles, self.address, kafka_address, release()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from tests.support.kafka_client import KafkaClient, part
 
 CREATE_TOPICS, DESCRIBE_CONFIGS, ALTER_CONFIGS, API_VERSIONS, UPDATE_FEATURES = 19, 32, 44, 18, 57
+
+VISIBLE_WITHIN: Final = 5.0
+"""Seconds within which a change of configs is visible."""
 
 Observed = list[str]
 """What a client sees, one text for each response."""
@@ -99,6 +104,21 @@ async def described(client: KafkaClient, kind: Kind, name: str, *keys: str) -> O
     return [_config(one) for one in sorted(result.configs, key=lambda one: str(one.name))]
 
 
+async def changed(
+    client: KafkaClient, kind: Kind, name: str, keys: Sequence[str], before: Observed
+) -> Observed:
+    """Returns the configs of one resource once they differ from `before`, or after some seconds.
+
+    A change may be visible only after its response.
+    """
+    seen = before
+    with suppress(TimeoutError):
+        async with asyncio.timeout(VISIBLE_WITHIN):
+            while seen == before:
+                seen = await described(client, kind, name, *keys)
+    return seen
+
+
 def _config(one: Any) -> str:
     synonyms = [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms]
     flags = f"read-only={one.read_only} sensitive={one.is_sensitive} type={one.config_type}"
@@ -120,8 +140,3 @@ async def create_topic(client: KafkaClient, name: str, *configs: tuple[str, str 
     response = await client.ask(CREATE_TOPICS, 7, topics=[made])
     (result,) = response.topics
     return outcome(result.error_code, result.error_message)
-
-
-def each(scenarios: Sequence[Sequence[Scenario]]) -> list[Scenario]:
-    """Returns the scenarios of all lists in order."""
-    return [scenario for some in scenarios for scenario in some]

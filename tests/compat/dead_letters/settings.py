@@ -13,6 +13,7 @@ from tests.compat.dead_letters.scenarios import (
     Run,
     Scenario,
     alter,
+    changed,
     create_topic,
     described,
 )
@@ -38,28 +39,27 @@ def _values(kind: Kind, key: str, *values: str | None) -> Run:
     return _altered(kind, *([(key, value)] for value in values))
 
 
-def _kept(kind: Kind, name: str, *changes: Change) -> Run:
-    """Returns a scenario that sets configs, describes them, and removes them."""
+def _kept(kind: Kind, name: str, *changes: Change, then: Sequence[Change] = ()) -> Run:
+    """Returns a scenario that sets configs, describes them, and removes them; `then` is set in between."""
 
     async def run(client: KafkaClient) -> Observed:
         keys = [change[0] for change in changes]
-        seen = await described(client, kind, name, *keys)
-        seen.append(await alter(client, kind, name, *changes))
-        seen += await described(client, kind, name, *keys)
-        seen.append(await alter(client, kind, name, *((key, None, Op.DELETE) for key in keys)))
-        return [*seen, *await described(client, kind, name, *keys)]
+        seen = before = await described(client, kind, name, *keys)
+        removals: list[Change] = [(key, None, Op.DELETE) for key in keys]
+        for step in (changes, then, removals):
+            if step:
+                outcome = await alter(client, kind, name, *step)
+                before = await changed(client, kind, name, keys, before)
+                seen = [*seen, outcome, *before]
+        return seen
 
     return run
 
 
 async def _topic(client: KafkaClient) -> Observed:
-    seen = [await create_topic(client, "dlq.kept", (ENABLE, "true"))]
-    seen += await described(client, Kind.TOPIC, "dlq.kept", ENABLE)
-    seen.append(await alter(client, Kind.TOPIC, "dlq.kept", (ENABLE, "FALSE")))
-    seen += await described(client, Kind.TOPIC, "dlq.kept", ENABLE)
-    seen.append(await alter(client, Kind.TOPIC, "dlq.kept", (ENABLE, None, Op.DELETE)))
-    seen += await described(client, Kind.TOPIC, "dlq.kept", ENABLE)
-    return seen
+    created = await create_topic(client, "dlq.kept", (ENABLE, "true"))
+    run = _kept(Kind.TOPIC, "dlq.kept", (ENABLE, "FALSE"), then=[(ENABLE, "True")])
+    return [created, *await run(client)]
 
 
 async def _topic_refusals(client: KafkaClient) -> Observed:
@@ -74,7 +74,7 @@ async def _topic_refusals(client: KafkaClient) -> Observed:
 
 async def _one_bad_key(client: KafkaClient) -> Observed:
     seen = [await alter(client, Kind.GROUP, "bad", (NAME, "dlq.a"), (COPY, "maybe"))]
-    return [*seen, *await described(client, Kind.GROUP, "bad", NAME, COPY)]
+    return [*seen, *await described(client, Kind.GROUP, "bad", NAME)]
 
 
 _USELESS: Final = ("another-prefix", "dlq.a b!", ".", "_x", "d" * 300, "")
@@ -84,15 +84,19 @@ def _needs_level_2(name: str, run: Run, difference: str = "") -> Scenario:
     return Scenario(name, run, 2, difference)
 
 
+_HINT: Final = "Our text adds a similar key."
+_DEFAULT_COPY: Final = "The default is a broker property of ours: group.share.dead.letter.copy.default."
+
 _GROUP, _BROKER = Kind.GROUP, Kind.BROKER
 
 SCENARIOS: Final = [
-    _needs_level_2("group: name and copy", _kept(_GROUP, "g", (NAME, " dlq.t "), (COPY, "TRUE"))),
+    _needs_level_2("group: name", _kept(_GROUP, "g", (NAME, " dlq.t "), then=[(NAME, "")])),
+    _needs_level_2("group: copy", _kept(_GROUP, "g", (COPY, "TRUE")), _DEFAULT_COPY),
     _needs_level_2("group: a blank name", _kept(_GROUP, "blank", (NAME, ""))),
     _needs_level_2("group: names that begin with __", _values(_GROUP, NAME, "__x", "  __x")),
     _needs_level_2("group: names of no use", _values(_GROUP, NAME, *_USELESS)),
     _needs_level_2("group: copy is no boolean", _values(_GROUP, COPY, "maybe", "", "1")),
-    _needs_level_2("group: foreign keys", _altered(_GROUP, [(ENABLE, "true")], [(PREFIX, "x")])),
+    _needs_level_2("group: foreign keys", _altered(_GROUP, [(ENABLE, "true")], [(PREFIX, "x")]), _HINT),
     _needs_level_2("group: APPEND", _altered(_GROUP, [(NAME, "x", Op.APPEND)])),
     _needs_level_2("group: null", _values(_GROUP, NAME, None)),
     _needs_level_2("group: a key twice", _altered(_GROUP, [(NAME, "dlq.a"), (NAME, "dlq.b")])),
@@ -102,7 +106,7 @@ SCENARIOS: Final = [
     ),
     _needs_level_2("group: one bad key", _one_bad_key),
     _needs_level_2("topic: enable", _topic),
-    _needs_level_2("topic: refusals", _topic_refusals),
+    _needs_level_2("topic: refusals", _topic_refusals, _HINT),
     _needs_level_2("brokers: both", _kept(_BROKER, "", (CREATE, "true"), (PREFIX, "letters."))),
     _needs_level_2(
         "brokers: prefixes",

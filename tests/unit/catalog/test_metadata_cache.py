@@ -44,6 +44,10 @@ class Writer:
         self.position += len(records)
 
 
+NEW = {"share.version": 3}
+"""The levels of a new cluster."""
+
+
 @pytest.fixture
 async def writer() -> Writer:
     writer = Writer()
@@ -53,7 +57,7 @@ async def writer() -> Writer:
 
 @pytest.fixture
 async def cache(writer: Writer) -> AsyncIterator[MetadataCache]:
-    cache = MetadataCache(writer.log, BrokerConfig(), poll=0.005)
+    cache = MetadataCache(writer.log, BrokerConfig(), poll=0.005, new=NEW)
     await cache.start()
     yield cache
     await cache.stop()
@@ -88,7 +92,7 @@ async def test_observers_are_notified_once_of_each_change(cache: MetadataCache, 
 async def test_stored_levels_of_features_replace_the_default_ones(
     cache: MetadataCache, writer: Writer
 ) -> None:
-    assert cache.features == {"share.version": 1, "transaction.version": 2}
+    assert cache.features == NEW
     await writer.write(ClusterRecord("c"))
     await cache.wait_for(lambda catalog: catalog.cluster_id == "c", 5)
     assert cache.features == {"share.version": 1, "transaction.version": 2}
