@@ -147,7 +147,7 @@ def failed(
     with Admin(server) as admin:
         admin.describe_group(group)  # an unknown group has no failed records either
         topics = topic or sorted({place.topic for place in admin.group_offsets(group)})
-        listings = {name: admin.failed_records(group, name, include_retried=True) for name in topics}
+        listings = {name: _failed(admin, group, name) for name in topics}
     rows = [failed_row(name, entry) for name, listing in listings.items() for entry in listing.entries]
     dropped = sum(sum(listing.dropped.values()) for listing in listings.values())
     if as_json:
@@ -315,6 +315,17 @@ def member_row(member: MemberDescription) -> dict[str, Any]:
 def failed_row(topic: str, entry: FailedEntry) -> dict[str, Any]:
     """Returns failed records as plain values."""
     return {"topic": topic, **asdict(entry), "time": readable_time(entry.time)}
+
+
+def _failed(admin: Admin, group: str, topic: str) -> FailedListing:
+    """Lists the failed records of a topic, also while their leaders do not respond."""
+    try:
+        return admin.failed_records(group, topic, include_retried=True)
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        print_notice(f"What was retried in {topic} is not shown: {error.message}")
+        return admin.failed_records(group, topic)
 
 
 def unretried(listing: FailedListing, partition: int | None) -> dict[int, Iterable[int]]:

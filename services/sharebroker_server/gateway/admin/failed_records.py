@@ -24,6 +24,9 @@ LONGEST_PAGE: Final = 1000
 PARTITIONS_AT_ONCE: Final = 50
 """Partitions whose journals are read together."""
 
+RETRIED_TIMEOUT: Final = 5.0
+"""Seconds in which the leaders must return what was retried; the caller may list the records without it."""
+
 Journal = state.ReadFailedRecordsResponse.PartitionData
 
 
@@ -99,12 +102,13 @@ def _add(
 async def _add_retried(
     gateway: Gateway, group_id: str, topic_id: str, page: pb.ListFailedRecordsResponse, deadline: Deadline
 ) -> None:
-    """Adds the copies that the leaders have of the listed records. Raises KafkaError."""
+    """Adds the copies that the leaders have of the listed records. Raises KafkaError, soon if none leads."""
     request = leader.InspectRecordsRequest(group_id=group_id)
     for partition in sorted({entry.partition for entry in page.entries}):
         request.partitions.add(topic_id=topic_id, partition=partition, from_offset=-1)
     copied = dict[int, Sequence[leader.InspectRecordsResponse.CopiedRange]]()
-    for part in (await inspect_records(gateway, request, deadline)).partitions:
+    soon = Deadline(min(deadline.remaining(), RETRIED_TIMEOUT))
+    for part in (await inspect_records(gateway, request, soon)).partitions:
         if part.error_code:
             raise KafkaError(ErrorCode(part.error_code), part.error_message)
         copied[part.partition] = part.copied

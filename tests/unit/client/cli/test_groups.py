@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import pytest
+
 from sharebroker.admin_model import (
     FailedEntry,
     FailedListing,
@@ -10,7 +14,8 @@ from sharebroker.admin_model import (
     RetriedRun,
     RetryResult,
 )
-from sharebroker.cli.groups import failed_row, member_row, offset_rows, retry_rows, unretried
+from sharebroker.blocking.admin import Admin
+from sharebroker.cli.groups import _failed, failed_row, member_row, offset_rows, retry_rows, unretried
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 
@@ -77,6 +82,26 @@ def test_records_that_were_retried_are_not_retried_with_all_others() -> None:
     assert [list(offsets) for offsets in unretried(listing, 1).values()] == [[0, 1]]
     repeated = FailedListing((entry(0, 1, 2, (1, 2, 5), (1, 1, 7)),), {})
     assert [list(offsets) for offsets in unretried(repeated, 0).values()] == [[]]
+
+
+@pytest.mark.parametrize("retriable", [True, False])
+def test_failed_records_are_listed_without_their_leaders(
+    retriable: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Listing:
+        def failed_records(self, *_: str, include_retried: bool = False) -> FailedListing:
+            if include_retried:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER if retriable else ErrorCode.GROUP_AUTHORIZATION_FAILED
+                raise KafkaError(code, "no leader")
+            return FailedListing((entry(0, 1, 1),), {})
+
+    admin = cast("Admin", Listing())
+    if retriable:
+        assert len(_failed(admin, "billing", "orders").entries) == 1
+        assert "not shown: no leader" in capsys.readouterr().err
+    else:
+        with pytest.raises(KafkaError):
+            _failed(admin, "billing", "orders")
 
 
 def test_neighbours_with_the_same_outcome_have_one_row() -> None:

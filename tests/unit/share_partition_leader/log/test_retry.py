@@ -16,9 +16,11 @@ from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import DeliveryLimits
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.share_partition_leader.log import retry
+from sharebroker_server.share_partition_leader.tracing.partition_traces import LeaderTraces
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.record_log.batches import batch, identified, scheduled
 from tests.unit.share_partition_leader.harness import ACCEPT, GROUP, NAME, TOPIC, Harness, code
+from tests.unit.share_partition_leader.tracing.spans import PARENT, FinishedSpans
 from tests.unit.share_partition_leader.virtual_time import now
 
 OTHERS = ("h", "k")
@@ -289,3 +291,16 @@ async def test_an_inspection_lists_copies(harness: Harness) -> None:
     assert not own.for_others
     assert [(span.first_offset, span.last_offset) for span in other.for_others] == [(5, 7)]
     assert not other.copied
+
+
+async def test_the_trace_of_a_record_continues_in_its_copy(harness: Harness) -> None:
+    spans = FinishedSpans()
+    led = await harness.leadership.led(TOPIC, 0)
+    led.traces = LeaderTraces(spans.tracer, lambda: 0.0).of(NAME, 0, 0)
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    builder.append(0, 1000, None, b"x", [(key, value.encode()) for key, value in PARENT.headers])
+    await harness.publish_bytes(bytes(builder.build()))
+    assert await copies(harness, 0) == [1]
+    found = [(span.name, span.context.trace_id) for span in spans.all() if span.context is not None]
+    assert found == [(f"append {NAME}", PARENT.trace_id)] * 2
+    assert [offset for offset, _ in led.traces.offsets.within(0, 9)] == [0, 1]
