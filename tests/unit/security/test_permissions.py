@@ -48,9 +48,14 @@ def test_an_rpc_without_a_row_is_internal() -> None:
         assert required(method) is CLUSTER_ACTION
 
 
-def test_only_services_of_grpc_need_no_right() -> None:
-    free = {method.split("/")[1] for method, needed in PERMISSIONS.items() if needed == NONE}
-    assert free == {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+def test_only_feature_levels_and_services_of_grpc_need_no_right() -> None:
+    free = {method for method, needed in PERMISSIONS.items() if needed == NONE}
+    own = {method for method in free if method.startswith("/sharebroker.")}
+    assert own == {"/sharebroker.gateway.v1.AdminService/DescribeFeatures"}  # as Kafka's ApiVersions
+    assert {method.split("/")[1] for method in free - own} == {
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
 
 
 def test_permissions_are_shown_as_text() -> None:
