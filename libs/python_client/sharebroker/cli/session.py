@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from sharebroker.blocking.admin import Admin
+from sharebroker import Admin, ErrorCode, KafkaError, TopicDescription, TopicPartition
+from sharebroker.admin_model import EARLIEST, LATEST
 from sharebroker.cli import login
 from sharebroker.cli.output import print_notice, text
 from sharebroker.tracing.application import traceparent
 from sharebroker_protocol import tracing
 from sharebroker_protocol.records.record import Record
 from sharebroker_protocol.tracing import settings
+
+_RESET: Final = "share.auto.offset.reset"
+_DENIED: Final = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 FromBeginning = Annotated[
     bool,
@@ -27,12 +31,42 @@ FromBeginning = Annotated[
 ]
 
 
-def prepare(server: str, group: str, topic: str, from_beginning: bool) -> None:
-    """Checks that the topic exists and sets where the group starts. Raises KafkaError."""
+def prepare(
+    server: str, group: str, topic: str, from_beginning: bool, auto_offset_reset: str | None = None
+) -> None:
+    """Checks that the topic exists and sets where the group starts. Raises KafkaError.
+
+    Prints a notice if the group is about to start behind existing records.
+    """
     with Admin(server) as admin:
-        admin.describe_topic(topic)
+        described = admin.describe_topic(topic)
         if from_beginning:
-            admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
+            admin.alter_group_configs(group, {_RESET: "earliest"})
+        elif auto_offset_reset is None and (skipped := count_skipped(admin, group, described)):
+            print_notice(
+                f"Group {group!r} has no start offset and starts at the end of topic {topic!r}, behind "
+                f"{skipped} records; --from-beginning starts a new group with the oldest."
+            )
+
+
+def count_skipped(admin: Admin, group: str, topic: TopicDescription) -> int:
+    """Returns the number of records that a new group skips because it starts at the end of the topic.
+
+    0 for a group with a start offset, and without the rights to read offsets and configs.
+    """
+    partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+    try:
+        offsets = admin.group_offsets(group)
+        if any(offsets[one].start_offset is not None for one in partitions if one in offsets):
+            return 0
+        if {config.name: config.value for config in admin.group_configs(group)}.get(_RESET) != "latest":
+            return 0
+        first, end = (admin.list_offsets(partitions, bound) for bound in (EARLIEST, LATEST))
+    except KafkaError as error:
+        if error.code in _DENIED:
+            return 0
+        raise
+    return sum((end[one] or 0) - (first[one] or 0) for one in partitions)
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def work(
     codes = parse_codes(reject_codes)
     if from_beginning and auto_offset_reset is not None:
         raise typer.BadParameter("--from-beginning and --auto-offset-reset exclude each other.")
-    prepare(server, group, topic, from_beginning)
+    prepare(server, group, topic, from_beginning, auto_offset_reset)
     limit = delivery_limit(server, group)
     runner, report = CommandRunner(command, codes, limit), WorkReport(limit)
     config = WorkerConfig(

@@ -34,6 +34,17 @@ def offsets(data: dict[str, Any], kind: str) -> set[tuple[int, int]]:
     return {(record["partition"], record["offset"]) for record in data[f"{kind}_records"]}
 
 
+def test_new_group_behind_existing_records_is_reported(sharebroker: Command, topic: str, group: str) -> None:
+    def errors(*options: str) -> str:
+        return sharebroker("work", topic, "-g", group, "--timeout", "1", *options, "--", "true").err
+
+    notice = f"Group '{group}' has no start offset and starts at the end of topic '{topic}', behind 2 records"
+    sharebroker("produce", topic, stdin=b"a\nb\n")
+    assert notice in errors()
+    assert notice not in errors("--auto-offset-reset", "latest")
+    assert notice not in errors("--from-beginning")
+
+
 def test_exit_code_decides_and_retries_are_delayed(
     sharebroker: Command, topic: str, group: str, tmp_path: Path
 ) -> None:
