@@ -32,7 +32,7 @@ class RepeatingProducer:
         self._published = 0
 
     async def run(self, until: float) -> None:
-        """Publishes until a time, and repeats every record until it is confirmed."""
+        """Publishes until a time, each record until it is confirmed; then repeats all of them."""
         client = self._client
         confirmed: list[tuple[str, int]] = []
         while (at := client.time() + client.random.expovariate(self._pace)) < until:
@@ -44,6 +44,8 @@ class RepeatingProducer:
             if client.random.random() < _AGAIN:
                 value, offset = client.random.choice(confirmed)
                 self._check(value, offset, await self._publish(value))
+        for value, offset in confirmed:
+            self._check(value, offset, await self._publish(value))
 
     async def _publish_until_confirmed(self, value: str) -> int:
         while True:
