@@ -18,8 +18,11 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 MAX_LETTERS: Final = 1_000
 """The number of letters in one request."""
 
-MAX_WRITTEN: Final = 20_000
-"""The number of offsets that may be sent again, of one share-partition; twice the archiving records."""
+MAX_RANGES: Final = 20_000
+"""The number of separate ranges of offsets that may be sent again, of one share-partition.
+
+It is twice the limit of archiving records, which members that hold records can exceed.
+"""
 
 Range = tuple[int, int]
 """First and last offset, inclusive."""
@@ -47,9 +50,8 @@ def check_request(offsets: Sequence[int], still_archiving: Sequence[Range]) -> N
         raise invalid_field("source_offsets", "The offsets of letters are not ascending.")
     if not _ascends(still_archiving):
         raise invalid_field("still_archiving", "The ranges are not ascending.")
-    number = sum(last - first + 1 for first, last in still_archiving)
-    if number > MAX_WRITTEN:
-        raise invalid_field("still_archiving", f"{number} offsets; {MAX_WRITTEN} are allowed.")
+    if len(still_archiving) > MAX_RANGES:
+        raise invalid_field("still_archiving", f"{len(still_archiving)} ranges; {MAX_RANGES} are allowed.")
 
 
 def plan_letters(

@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.letter_note import (
     MAX_LETTERS,
-    MAX_WRITTEN,
+    MAX_RANGES,
     LetterNote,
     Range,
     check_request,
@@ -59,7 +59,7 @@ def test_a_later_leader_fences_earlier_ones() -> None:
         ([], [(2, 1)]),
         ([], [(0, 3), (3, 4)]),
         ([], [(-5, 3)]),
-        ([], [(0, MAX_WRITTEN)]),
+        ([], [(2 * number, 2 * number) for number in range(MAX_RANGES + 1)]),
     ],
 )
 def test_invalid_requests_are_rejected(offsets: list[int], still: list[Range]) -> None:
@@ -70,7 +70,8 @@ def test_invalid_requests_are_rejected(offsets: list[int], still: list[Range]) -
 
 def test_valid_requests_are_accepted() -> None:
     check_request([], [])
-    check_request(list(range(MAX_LETTERS)), [(0, 9), (10, MAX_WRITTEN - 1)])
+    check_request(list(range(MAX_LETTERS)), [(0, 9), (10, 1_000_000)])
+    check_request([], [(2 * number, 2 * number) for number in range(MAX_RANGES)])
 
 
 def test_ranges_survive_storage() -> None:

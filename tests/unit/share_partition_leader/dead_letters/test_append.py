@@ -13,10 +13,13 @@ from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.leader_calls import messages
 from sharebroker_server.leader_calls.values import LettersCall, LettersResult
+from sharebroker_server.record_log.core.notes import MAX_NOTE_BYTES
 from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.share_partition_leader.core.letter_note import MAX_LETTERS, MAX_RANGES, LetterNote
 from sharebroker_server.share_partition_leader.dead_letters.append import (
     cut,
     decoded,
+    encoded,
     expire_notes,
     note_key,
 )
@@ -184,3 +187,10 @@ def test_records_are_cut_from_a_batch() -> None:
     assert cut(batch_of_four, []) == b""
     assert cut(batch_of_four, [1, 3]) == letters([2, 4])
     assert cut(batch_of_four, [0, 1, 2, 3]) == batch_of_four
+
+
+def test_the_largest_note_fits() -> None:
+    written = tuple((3_000_000 * number, 3_000_000 * number) for number in range(MAX_RANGES + MAX_LETTERS))
+    note = LetterNote(1 << 20, written)
+    assert len(encoded(note)) < MAX_NOTE_BYTES
+    assert decoded(encoded(note)) == note
