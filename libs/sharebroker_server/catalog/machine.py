@@ -336,11 +336,14 @@ def _check_configured(state: TopicCatalog) -> None:
 
 def _changes(command: AlterConfigs, current: Mapping[str, str]) -> dict[str, str | None]:
     changes: dict[str, str | None] = dict.fromkeys(current) if command.replaces else {}
+    keys, _ = _KEYS[command.resource.type]
     for name, change in command.changes.items():
         if isinstance(change, ListEdit):
             key = _key(command.resource, name)
             edited = subtracted if change.subtract else appended
             changes[name] = edited(key, current.get(name, render(key.default)), change.items)
+        elif change is not None and name in keys:
+            changes[name] = keys[name].normal(change)
         else:
             changes[name] = change
     return changes
@@ -369,7 +372,13 @@ def _check_resource(
                 ErrorCode.INVALID_REQUEST,
                 f"A broker resource must be a number, or empty for all brokers; not {resource.name!r}.",
             )
-        static.override(settings)
+        try:
+            static.override(settings)
+        except KafkaError as error:
+            if error.metadata.get("config") not in BROKER_KEYS:
+                raise
+            # The code of Kafka for an invalid value of a broker property.
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message, metadata=error.metadata) from None
 
 
 def _name_cluster(state: TopicCatalog, command: NameCluster) -> CatalogDecision:

@@ -414,6 +414,21 @@ class BrokerConfig(AuthenticationConfig):
         honoured=False,
     )
 
+    errors_deadletterqueue_auto_create_topics_enable: bool = boolean(
+        False,
+        "Create the dead letter topic of a share group when the first letter is written and the topic does "
+        "not exist.",
+        dynamic=True,
+    )
+    errors_deadletterqueue_topic_name_prefix: str = text(
+        "dlq.", "Prefix that names of dead letter topics must have; empty: any name.", dynamic=True
+    )
+    group_share_dead_letter_copy_default: bool = boolean(
+        False,
+        "Default of errors.deadletterqueue.copy.record.enable of share groups (not in Kafka).",
+        dynamic=True,
+    )
+
     # Properties that programs set when they start Kafka: accepted, since nothing here depends on them.
     offsets_topic_replication_factor: int = ignored(3, 1)
     share_coordinator_state_topic_replication_factor: int = ignored(3, 1)

@@ -31,6 +31,7 @@ Strategy = Literal["earliest", "latest", "by_duration"]
 
 _BOUNDS: Final = {name: (low, high) for name, low, high in BOUNDED}
 _RESET: Final = "share.auto.offset.reset"
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 _BY_DURATION: Final = "by_duration:"
 # The syntax of java.time.Duration.parse: days to seconds, each with its own sign, and a leading sign.
 _DURATION: Final = re.compile(
@@ -128,6 +129,21 @@ class GroupConfig:
         "listed. Not Kafka's.",
     )
 
+    errors_deadletterqueue_topic_name: str = text(
+        "", "Topic to which the dead letters of the group are written; empty: none are."
+    )
+    errors_deadletterqueue_copy_record_enable: bool = inherited(
+        BROKER_KEYS["group.share.dead.letter.copy.default"],
+        doc="Whether a dead letter has the key, value and headers of the record, or only headers that "
+        "describe it.",
+    )
+    errors_deadletterqueue_failure_policy: str = choice(
+        "hold",
+        ("hold", "archive"),
+        "A record whose dead letter cannot be written: hold keeps it until the letter is written, archive "
+        "archives it without one, as Kafka does. Not Kafka's.",
+    )
+
     share_retry_backoff_ms: int = integer(
         0,
         0,
@@ -170,6 +186,8 @@ def check_group(settings: Mapping[str, str], broker: BrokerConfig) -> None:
     parsed = parse_all(GROUP_KEYS, settings, "group config name")
     if "share_auto_offset_reset" in parsed:
         OffsetReset.parse(settings["share.auto.offset.reset"].strip())
+    if str(parsed.get("errors_deadletterqueue_topic_name", "")).startswith("__"):
+        raise invalid(DEAD_LETTER_TOPIC, f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'")
     for name in settings:
         key = GROUP_KEYS[name]
         value, bounded = parsed[attribute(name)], _bounded(key, parsed[attribute(name)], broker)

@@ -111,7 +111,15 @@ class Key:
 
     def invalid_value(self, text: str) -> KafkaError:
         """Returns the error of a value that is not allowed."""
+        if self.type is ValueType.BOOLEAN:  # the text of Kafka
+            expected = "Expected value to be either true or false"
+            return invalid(self.name, f"Invalid value {text} for configuration {self.name}: {expected}")
         return invalid(self.name, f"Invalid value {text!r} for {self.name}: expected {self.allowed()}.")
+
+    def normal(self, text: str) -> str:
+        """Returns a valid text as Kafka stores it: without spaces around it, booleans in lower case."""
+        text = text.strip()
+        return text.lower() if self.type is ValueType.BOOLEAN else text
 
 
 def split(text: str) -> list[str]:
@@ -231,17 +239,17 @@ def appended(key: Key, present: str, added: str) -> str:
 
     Raises INVALID_CONFIG if the property is no list.
     """
-    items = _items(key, present, "append to")
+    items = _items(key, present, "APPEND to")
     return ",".join(dict.fromkeys([*items, *split(added)]))
 
 
 def subtracted(key: Key, present: str, removed: str) -> str:
     """Returns the list without the items of `removed`. Raises INVALID_CONFIG if the property is no list."""
     removed_items = split(removed)
-    return ",".join(item for item in _items(key, present, "subtract from") if item not in removed_items)
+    return ",".join(item for item in _items(key, present, "SUBTRACT from") if item not in removed_items)
 
 
 def _items(key: Key, present: str, what: str) -> list[str]:
     if key.type is not ValueType.LIST:
-        raise invalid(key.name, f"Can't {what} {key.name}: it is not a list.")
+        raise invalid(key.name, f"Can't {what} key {key.name} because its type is not LIST.")
     return split(present)

@@ -60,6 +60,9 @@ class TopicConfig:
     message_timestamp_type: str = _of("log.message.timestamp.type")
     message_timestamp_before_max_ms: int = _of("log.message.timestamp.before.max.ms")
     message_timestamp_after_max_ms: int = _of("log.message.timestamp.after.max.ms")
+    errors_deadletterqueue_group_enable: bool = boolean(
+        False, "Share groups may write dead letters to this topic."
+    )
     cleanup_policy: str = several(
         "delete", ("delete",), "How old records are removed: delete. Compaction is not supported."
     )

@@ -59,9 +59,9 @@ from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.shards import make_host as make_share_host
+from sharebroker_server.share_partition_leader.dead_letters.catalog_settings import CatalogLetterSettings
 from sharebroker_server.share_partition_leader.dead_letters.counts import LetterCounts
 from sharebroker_server.share_partition_leader.dead_letters.mover import DeadLetterMover
-from sharebroker_server.share_partition_leader.dead_letters.target import DisabledLetters
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
 from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger
@@ -211,7 +211,7 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
     retention.start()
     stack.push_async_callback(retention.stop)
     counts = LetterCounts(base.most_series)
-    mover = DeadLetterMover(base.router, DisabledLetters(), counts)
+    mover = DeadLetterMover(base.router, CatalogLetterSettings(base.catalog, base.router), counts)
     counts.archiving = mover.partitions
     leadership.archiving = mover.add
     base.observability.metrics.add(counts.families)

@@ -21,9 +21,11 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import monotonic, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.features import DEAD_LETTERS, SHARE
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
     CatalogRecord,
+    ClusterRecord,
     ConfigRecord,
     PartitionsRecord,
     TopicDeletedRecord,
@@ -197,7 +199,7 @@ class Leadership:
             loaded.retire()
 
     def metadata_changed(self, record: CatalogRecord) -> None:
-        """Applies a catalog record: changed configs, and deleted topics, whose logs are removed."""
+        """Applies a catalog record: changed settings, and deleted topics, whose logs are removed."""
         if isinstance(record, TopicDeletedRecord):
             task = asyncio.create_task(self._remove(record))
             self._removals.add(task)
@@ -208,6 +210,8 @@ class Leadership:
             self._topic_changed(self._catalog.topic_by_id(record.topic_id))
         elif isinstance(record, ConfigRecord):
             self._settings_changed(record.resource)
+        elif isinstance(record, ClusterRecord):  # the level of share.version
+            self._settings_changed(ConfigResource(ResourceType.BROKER, ""))
 
     async def recheck(self) -> None:
         """Verifies every log against the store. Raises LogUnavailable."""
@@ -312,9 +316,13 @@ class Leadership:
             led.log.settings = self._log_settings(led.topic)
         for share_partition in self._loaded_everywhere():
             if defaults or share_partition.group_id == resource.name:
-                config = self._catalog.group_config(share_partition.group_id)
-                share_partition.handle(Configure(share_partition_settings(config, self.broker)))
+                share_partition.handle(Configure(self._group_settings(share_partition.group_id)))
                 share_partition.check_backoff()
+
+    def _group_settings(self, group_id: str) -> SharePartitionSettings:
+        catalog = self._catalog
+        level = catalog.features.get(SHARE, 0)
+        return share_partition_settings(catalog.group_config(group_id), self.broker, level)
 
     def _log_settings(self, topic: Topic) -> LogSettings:
         return LogSettings.of_topic(self._catalog.topic_config(topic))
@@ -372,7 +380,7 @@ class Leadership:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
             state = replace(state, clock_offset_ms=-1000 * self._holder.clock_skew)
             # Read again: the config may have changed while the state was read.
-            settings = share_partition_settings(catalog.group_config(group_id), self.broker)
+            settings = self._group_settings(group_id)
             counts = self.counters.get(group_id, led.topic.name, self._loaded_everywhere)
             core = SharePartition(settings, state, led.tokens, counts)
         except KafkaError:
@@ -392,8 +400,13 @@ class Leadership:
             del led.groups[group_id]
 
 
-def share_partition_settings(config: GroupConfig, broker: BrokerConfig) -> SharePartitionSettings:
-    """Returns a group's configuration for the core; durations in seconds."""
+def share_partition_settings(
+    config: GroupConfig, broker: BrokerConfig, level: int = 1
+) -> SharePartitionSettings:
+    """Returns a group's configuration for the core; durations in seconds.
+
+    `level` is that of share.version.
+    """
     return SharePartitionSettings(
         delivery_count_limit=config.share_delivery_count_limit,
         lock_duration=config.share_record_lock_duration_ms / 1000,
@@ -405,6 +418,7 @@ def share_partition_settings(config: GroupConfig, broker: BrokerConfig) -> Share
         releases_count=config.share_delivery_count_on == "acquisition",
         max_record_age=config.share_record_max_age_ms / 1000,
         longest_journal=config.share_failed_records_max,
+        dead_letters=level >= DEAD_LETTERS and bool(config.errors_deadletterqueue_topic_name),
         backoff=_retry_backoff(config, broker),
     )
 

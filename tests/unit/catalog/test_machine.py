@@ -212,6 +212,7 @@ def test_deleted_topic_is_listed_as_deleted(catalog: Catalog, command: DeleteTop
         (AlterConfigs(ConfigResource(ResourceType.BROKER, "x"), {}), ErrorCode.INVALID_REQUEST),
         (AlterConfigs(BROKERS, {"node.id": "3"}), ErrorCode.INVALID_REQUEST),
         (AlterConfigs(BROKERS, {"nope": "3"}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(BROKERS, {"num.partitions": "x"}), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_invalid_command_is_rejected(catalog: Catalog, command: CatalogCommand, code: ErrorCode) -> None:
@@ -296,6 +297,15 @@ def test_group_configs_are_validated_together(catalog: Catalog) -> None:
     assert catalog.refuses(AlterConfigs(GROUP, {"share.heartbeat.interval.ms": "20000"})).code is (
         ErrorCode.INVALID_CONFIG
     )
+
+
+def test_stored_texts_have_no_spaces_and_booleans_are_in_lower_case(catalog: Catalog) -> None:
+    changes = {"errors.deadletterqueue.topic.name": " dlq.t ", "share.renew.acknowledge.enable": "TRUE"}
+    catalog(AlterConfigs(GROUP, changes))
+    assert catalog.machine.catalog.configs(GROUP) == {
+        "errors.deadletterqueue.topic.name": "dlq.t",
+        "share.renew.acknowledge.enable": "true",
+    }
 
 
 def test_configs_are_deleted_with_their_topic(catalog: Catalog) -> None:

@@ -107,7 +107,7 @@ def test_choice_accepts_only_listed_values(key: Key) -> None:
 def test_flag_accepts_true_and_false_in_any_case(key: Key) -> None:
     assert key.parse("TRUE") is True
     assert key.parse("false") is False
-    with pytest.raises(KafkaError, match="expected true or false"):
+    with pytest.raises(KafkaError, match="Expected value to be either true or false"):
         key.parse("1")
 
 

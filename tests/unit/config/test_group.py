@@ -20,7 +20,7 @@ from sharebroker_server.config.group import (
 BROKER = BrokerConfig()
 
 
-BOUNDED_GROUP_KEYS = [key.name for key in GROUP_KEYS.values() if key.broker]
+BOUNDED_GROUP_KEYS = [key.name for key in GROUP_KEYS.values() if key.at_most and key.broker]
 
 
 def refused(settings: dict[str, str], broker: BrokerConfig = BROKER) -> str:
@@ -189,3 +189,14 @@ def test_invalid_reset_policy_is_rejected(value: str) -> None:
 def test_valid_reset_policy_is_accepted() -> None:
     assert OffsetReset.parse("latest") == OffsetReset("latest")
     assert OffsetReset.parse("by_duration:P1DT1S") == OffsetReset("by_duration", 86_401_000)
+
+
+@pytest.mark.parametrize("name", ["__x", "  __x"])
+def test_a_dead_letter_topic_must_not_be_internal(name: str) -> None:
+    text = "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'"
+    assert refused({"errors.deadletterqueue.topic.name": name}) == text
+
+
+@pytest.mark.parametrize("name", ["another-prefix", "dlq.a b!", ".", "_x", "d" * 300, ""])
+def test_other_dead_letter_topics_are_checked_when_one_is_written(name: str) -> None:
+    check_group({"errors.deadletterqueue.topic.name": name}, BROKER)

@@ -63,7 +63,6 @@ def test_parsed_values_are_keyed_by_field_name() -> None:
     [
         ("some.count", "0", "an integer from 1 to 10"),
         ("some.count", "x", "an integer from 1 to 10"),
-        ("is.on", "yes", "true or false"),
         ("mode", "c", "one of a, b"),
         ("parts", "x,z", "one of x, y"),
         ("parts", "", "one of x, y"),
@@ -100,9 +99,25 @@ def test_parts_are_subtracted() -> None:
     assert subtracted(REPLICAS, "0:1", "0:1") == ""
 
 
+@pytest.mark.parametrize("value", ["yes", "", "1"])
+def test_an_invalid_boolean_is_rejected_with_the_text_of_kafka(value: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        KEYS["is.on"].parse(value)
+    expected = "Expected value to be either true or false"
+    assert caught.value.message == f"Invalid value {value} for configuration is.on: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "normal"),
+    [("is.on", " TRUE ", "true"), ("some.count", " 5 ", "5"), ("mode", " a", "a")],
+)
+def test_stored_values_have_a_normal_form(name: str, value: str, normal: str) -> None:
+    assert KEYS[name].normal(value) == normal
+
+
 @pytest.mark.parametrize("change", [appended, subtracted])
 def test_only_lists_support_append_and_subtract(change: object) -> None:
-    with pytest.raises(KafkaError, match=r"retention\.ms: it is not a list") as caught:
+    with pytest.raises(KafkaError, match=r"key retention\.ms because its type is not LIST") as caught:
         change(TOPIC_KEYS["retention.ms"], "1", "2")  # type: ignore[operator]  # both are functions
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 

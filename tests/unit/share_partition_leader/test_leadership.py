@@ -174,7 +174,7 @@ CONCERNED: list[tuple[CatalogRecord, set[str]]] = [
     (PartitionsRecord("B" * 22, 2), set()),
     (ConfigRecord(ConfigResource(ResourceType.TOPIC, "another"), "retention.ms", "5"), set()),
     (ConfigRecord(ConfigResource(ResourceType.GROUP, "a third"), "share.delivery.count.limit", "3"), set()),
-    (ClusterRecord("an id"), set()),
+    (ClusterRecord("an id", {"share.version": 0}, 2), {"log", GROUP, "other"}),
     (PartitionsRecord(TOPIC, 2), {"log"}),
     (TopicRecord(Topic(TOPIC, NAME, 3)), {"log"}),
     (ConfigRecord(TOPIC_SETTINGS, "retention.ms", "5"), {"log"}),
@@ -492,6 +492,14 @@ def test_a_group_config_becomes_share_partition_settings() -> None:
     assert (settings.max_runs, settings.backoff) == (5000, None)
     assert (settings.max_runs, settings.max_record_age) == (5000, 2.5)
     assert not share_partition_settings(GroupConfig(), BrokerConfig()).read_committed
+
+
+@pytest.mark.parametrize(
+    ("topic", "level", "expected"), [("dlq.t", 2, True), ("dlq.t", 1, False), ("", 2, False)]
+)
+def test_dead_letters_need_a_topic_and_level_2(topic: str, level: int, expected: bool) -> None:
+    config = GroupConfig(errors_deadletterqueue_topic_name=topic)
+    assert share_partition_settings(config, BrokerConfig(), level).dead_letters is expected
 
 
 def test_backoff_configs_become_share_partition_settings() -> None:

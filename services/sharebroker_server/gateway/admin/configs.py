@@ -12,6 +12,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.config_views import describe
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
+from sharebroker_server.gateway.admin.dead_letter_topics import own_sources
 from sharebroker_server.gateway.admin.visibility import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.errors import wire
@@ -29,9 +30,7 @@ async def alter_configs(
 ) -> pb.IncrementalAlterConfigsResponse:
     """Changes configs; returns when the metadata cache has them. Raises KafkaError."""
     with audit.changing("AlterConfigs", "CONFIG", map(_config_resource, request.resources)):
-        response = await gateway.coordinators.of_catalog(
-            lambda stub, left: stub.IncrementalAlterConfigs(request, timeout=left), deadline
-        )
+        response = await _altered(gateway, request, deadline)
     if not request.validate_only:
         for resource in response.responses:
             configs_set = {config.name: _value(config) for config in resource.configs}
@@ -45,6 +44,23 @@ async def alter_configs(
         await await_visible(
             gateway, lambda catalog: all(_is_set(catalog, *each) for each in configs), deadline
         )
+    return response
+
+
+async def _altered(
+    gateway: Gateway, request: pb.IncrementalAlterConfigsRequest, deadline: Deadline
+) -> pb.IncrementalAlterConfigsResponse:
+    """Has the owner of the catalog change the configs of all resources that are not refused here."""
+    refused = await own_sources(gateway, request, deadline)
+    sent = pb.IncrementalAlterConfigsRequest(
+        resources=[one for index, one in enumerate(request.resources) if index not in refused],
+        validate_only=request.validate_only,
+    )
+    response = await gateway.coordinators.of_catalog(
+        lambda stub, left: stub.IncrementalAlterConfigs(sent, timeout=left), deadline
+    )
+    for index, result in sorted(refused.items()):
+        response.responses.insert(index, result)
     return response
 
 

@@ -51,7 +51,7 @@ def config_resource(call: Call, operation: AclOperation, kind: int, name: str) -
     if resource.type is ResourceType.TOPIC:
         check_topic_name(name)
     elif resource.type is ResourceType.GROUP and not name:
-        raise _invalid("The group id must not be empty.")
+        raise _invalid("Default group resources are not allowed.")
     elif resource.type is ResourceType.BROKER and name not in ("", str(call.view.local_id)):
         raise _invalid(
             f"Unexpected broker id, expected {call.view.local_id} or empty string, but received {name}."
@@ -61,9 +61,8 @@ def config_resource(call: Call, operation: AclOperation, kind: int, name: str) -
 
 def changes(configs: _Configs) -> Iterator[Change]:
     """Yields the changes of a resource; those of AlterConfigs set values. Raises INVALID_REQUEST."""
-    check = duplicate_check((config.name for config in configs), "config key")
-    for config in configs:
-        check(config.name)
+    if len({config.name for config in configs}) < len(configs):
+        raise _invalid("Error due to duplicate config keys")
     for config in configs:
         operation = getattr(config, "config_operation", _SET)
         if operation == _DELETE:
@@ -71,7 +70,7 @@ def changes(configs: _Configs) -> Iterator[Change]:
         elif operation not in _OPERATIONS:
             raise _invalid(f"Unknown operation {operation} on {config.name}.")
         elif config.value is None:
-            raise _invalid(f"Null value not supported for: {config.name}")
+            raise _invalid(f"Null value not supported for : {config.name}")
         else:
             yield Change(name=config.name, value=config.value, config_operation=_OPERATIONS[operation])
 

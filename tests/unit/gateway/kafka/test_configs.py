@@ -80,7 +80,7 @@ def test_operations_are_converted() -> None:
     )
     append = pb.CONFIG_OPERATION_APPEND
     assert made == [Change(name="a", value="1", config_operation=append), Change(name="b")]
-    with pytest.raises(KafkaError, match="Duplicate config key: a"):
+    with pytest.raises(KafkaError, match="Error due to duplicate config keys"):
         list(changes([config(name="a", value="1"), config(name="a", value="2")]))
 
 

@@ -1,0 +1,84 @@
+"""The settings of dead letters: as the catalog has them, and the creation of topics by its owner."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.routing.router import Router
+from sharebroker_server.share_partition_leader.dead_letters.target import (
+    DeadLetterTarget,
+    DeadLetterTopic,
+    FailurePolicy,
+)
+
+CREATE_TIMEOUT: Final = 10.0
+"""Seconds in which a topic must be created, and then be in the metadata cache."""
+
+CREATED_WITH: Final = {
+    "errors.deadletterqueue.group.enable": "true",
+    "message.timestamp.type": "CreateTime",
+}
+"""The configs of a topic that is created for letters; they are Kafka's."""
+
+_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class CatalogLetterSettings:
+    """Implements LetterSettings."""
+
+    def __init__(self, catalog: MetadataCache, router: Router) -> None:
+        self._catalog = catalog
+        self._router = router
+
+    @property
+    def auto_create(self) -> bool:
+        """errors.deadletterqueue.auto.create.topics.enable of the broker."""
+        return self._catalog.broker.errors_deadletterqueue_auto_create_topics_enable
+
+    @property
+    def prefix(self) -> str:
+        """errors.deadletterqueue.topic.name.prefix of the broker; "" permits every name."""
+        return self._catalog.broker.errors_deadletterqueue_topic_name_prefix
+
+    def target(self, group_id: str) -> DeadLetterTarget:
+        """Returns the settings of a group."""
+        config = self._catalog.group_config(group_id)
+        return DeadLetterTarget(
+            config.errors_deadletterqueue_topic_name,
+            config.errors_deadletterqueue_copy_record_enable,
+            FailurePolicy(config.errors_deadletterqueue_failure_policy),
+        )
+
+    def topic(self, name: str) -> DeadLetterTopic | None:
+        """Returns a topic, None if there is none with this name."""
+        topic = self._catalog.topic(name)
+        if topic is None:
+            return None
+        config = self._catalog.topic_config(topic)
+        return DeadLetterTopic(
+            topic.topic_id,
+            topic.partitions,
+            config.errors_deadletterqueue_group_enable,
+            config.max_message_bytes,
+        )
+
+    async def create(self, name: str) -> None:
+        """Creates a topic that is enabled for letters; returns when the metadata cache has it.
+
+        Raises KafkaError.
+        """
+        wanted = pb.CreateTopicsRequest.Topic(name=name, num_partitions=-1, configs=CREATED_WITH)
+        try:
+            stub = await self._router.catalog()
+            request = pb.CreateTopicsRequest(topics=[wanted])
+            (created,) = (await stub.CreateTopics(request, timeout=CREATE_TIMEOUT)).topics
+        except KafkaError as error:
+            if error.code in _MOVED:
+                self._router.forget_catalog()
+            raise
+        if created.error_code:
+            raise KafkaError(ErrorCode(created.error_code), created.error_message)
+        await self._catalog.wait_for(lambda catalog: catalog.topic(name) is not None, CREATE_TIMEOUT)

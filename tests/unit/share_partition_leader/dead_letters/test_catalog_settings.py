@@ -1,0 +1,117 @@
+"""The settings of dead letters come from configs; a missing topic is created by the owner of the catalog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.records import CatalogRecord, ConfigRecord, TopicRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.share_partition_leader.dead_letters.catalog_settings import (
+    CREATED_WITH,
+    CatalogLetterSettings,
+)
+from sharebroker_server.share_partition_leader.dead_letters.target import (
+    DeadLetterTarget,
+    DeadLetterTopic,
+    FailurePolicy,
+)
+from tests.unit.gateway.fakes import catalog
+
+PREFIX = "errors.deadletterqueue."
+GROUP = ConfigResource(ResourceType.GROUP, "g")
+
+
+class Owner:
+    """The router and the owner of the catalog in one: returns one result for each topic."""
+
+    def __init__(self) -> None:
+        self.cache = catalog(())
+        self.code = ErrorCode.NONE
+        self.failure: KafkaError | None = None
+        self.forgotten = 0
+        self.settings = CatalogLetterSettings(self.cache, self)  # type: ignore[arg-type]  # a part of the router
+
+    async def catalog(self) -> Any:
+        return self
+
+    def forget_catalog(self) -> None:
+        self.forgotten += 1
+
+    async def CreateTopics(self, request: pb.CreateTopicsRequest, timeout: float) -> pb.CreateTopicsResponse:
+        if self.failure is not None:
+            raise self.failure
+        (topic,) = request.topics
+        if not self.code:
+            self.apply(TopicRecord(Topic("D" * 22, topic.name, 1, dict(topic.configs))))
+        result = pb.CreateTopicsResponse.Topic(name=topic.name, error_code=int(self.code))  # type: ignore[arg-type]  # the number
+        return pb.CreateTopicsResponse(topics=[result])
+
+    def apply(self, *records: CatalogRecord) -> None:
+        for record in records:
+            self.cache.catalog.apply(record, self.cache.catalog.position + 1)
+
+
+@pytest.fixture
+async def owner() -> Owner:
+    return Owner()
+
+
+async def test_the_configs_of_a_group_are_its_target(owner: Owner) -> None:
+    assert owner.settings.target("g") == DeadLetterTarget("", False, FailurePolicy.HOLD)
+    owner.apply(
+        ConfigRecord(GROUP, PREFIX + "topic.name", "dlq.t"),
+        ConfigRecord(GROUP, PREFIX + "copy.record.enable", "true"),
+        ConfigRecord(GROUP, PREFIX + "failure.policy", "archive"),
+    )
+    assert owner.settings.target("g") == DeadLetterTarget("dlq.t", True, FailurePolicy.ARCHIVE)
+    assert owner.settings.target("another").topic == ""
+
+
+async def test_the_broker_has_the_other_settings(owner: Owner) -> None:
+    assert (owner.settings.auto_create, owner.settings.prefix) == (False, "dlq.")
+    owner.cache.broker = BrokerConfig(
+        errors_deadletterqueue_auto_create_topics_enable=True,
+        errors_deadletterqueue_topic_name_prefix="",
+        group_share_dead_letter_copy_default=True,
+    )
+    assert (owner.settings.auto_create, owner.settings.prefix) == (True, "")
+    assert owner.settings.target("g").copy
+
+
+async def test_topics_are_enabled_by_their_config(owner: Owner) -> None:
+    assert owner.settings.topic("t") is None
+    owner.apply(TopicRecord(Topic("T", "t", 3, {"max.message.bytes": "5000"})))
+    assert owner.settings.topic("t") == DeadLetterTopic("T", 3, False, 5000)
+
+
+async def test_a_created_topic_is_enabled(owner: Owner) -> None:
+    await owner.settings.create("dlq.t")
+    created = owner.settings.topic("dlq.t")
+    assert created is not None
+    assert created.enabled
+    topic = owner.cache.topic("dlq.t")
+    assert topic is not None
+    assert topic.configs == CREATED_WITH
+
+
+async def test_errors_of_a_creation_are_raised(owner: Owner) -> None:
+    owner.code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    with pytest.raises(KafkaError) as refused:
+        await owner.settings.create("dlq.a b")
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert not owner.forgotten
+
+
+@pytest.mark.parametrize(
+    ("code", "forgotten"), [(ErrorCode.NOT_COORDINATOR, 1), (ErrorCode.REQUEST_TIMED_OUT, 0)]
+)
+async def test_an_owner_that_moved_is_found_again(owner: Owner, code: ErrorCode, forgotten: int) -> None:
+    owner.failure = KafkaError(code)
+    with pytest.raises(KafkaError):
+        await owner.settings.create("dlq.t")
+    assert owner.forgotten == forgotten
