@@ -194,8 +194,10 @@ def lag_of_the_log(partition: int, summary: Any, end: Any) -> Any:
 _expire = Locks.expire
 
 
-def hasty_locks(self: Locks, limit: int, now: float, retry: FailedDelivery | None) -> list[LostLock]:
-    return _expire(self, limit, now + LOCK, retry)
+def hasty_locks(
+    self: Locks, settings: SharePartitionSettings, now: float, retry: FailedDelivery | None
+) -> list[LostLock]:
+    return _expire(self, settings, now + LOCK, retry)
 
 
 def late_timer(self: ShareGroupPartition, deadline: float) -> None:

@@ -63,7 +63,8 @@ class SharePartitionKey(NamedTuple):
 class RecordState(IntEnum):
     """State of a record between start offset and end offset; the values are Kafka's (`RecordState`).
 
-    ACQUIRED is never persisted. The terminal states are those in FINISHED.
+    ACQUIRED is never persisted. ARCHIVING records failed, and become ARCHIVED once their dead letters are
+    written. The terminal states are those in FINISHED.
     """
 
     __hash__ = int.__hash__  # Enum's own hash is a Python function: five times slower
@@ -71,15 +72,16 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
 FINISHED: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
-"""The terminal states; Kafka's state 3 lies between them and is not terminal."""
+"""The terminal states; ARCHIVING lies between them and is not terminal."""
 
 
 class Disposition(IntEnum):
-    """Why a record was archived although no member accepted it; the numbers are stored."""
+    """Why a record failed: no member accepted it; the numbers are stored."""
 
     REJECTED = 1
     EXHAUSTED = 2
@@ -105,17 +107,27 @@ class AcquireMode(IntEnum):
     """Strict: never one offset more."""
 
 
+class FailureNote(NamedTuple):
+    """How records failed that are ARCHIVING; the fields are those of FailedRecords."""
+
+    disposition: int
+    time_ms: int = 0
+    member_id: str = ""
+    reason: str = ""
+
+
 class StateNote(NamedTuple):
     """What is stored of a state beyond Kafka's fields.
 
     An AVAILABLE record is not delivered before `not_before_ms`, in milliseconds since the Unix epoch by the
     clock of Redis. With a `lock_token` it is locked for `holder` until then; the delivery count of its batch
-    is the one before the lock.
+    is the one before the lock. An ARCHIVING record has only a `failure`.
     """
 
-    not_before_ms: int
+    not_before_ms: int = 0
     holder: str = ""
     lock_token: int = 0
+    failure: FailureNote | None = None
 
 
 class StateBatch(NamedTuple):
@@ -133,7 +145,7 @@ class StateBatch(NamedTuple):
 
 
 class FailedRecords(NamedTuple):
-    """Offsets first..last that were archived together although no member accepted them.
+    """Offsets first..last that failed together: they end although no member accepted them.
 
     `disposition` is the number of a Disposition. `delivery_count`: deliveries to members. `time_ms` is in
     milliseconds since the Unix epoch by the clock of Redis. `member_id` held the records last; `reason` is
@@ -166,7 +178,8 @@ class StateWrite(NamedTuple):
     """A state write of one share-partition: the start offset, and the batches that changed, as they will be.
 
     Start offset -1 leaves the stored one, delivery complete count -1 is unknown. The share coordinator never
-    moves the stored start offset back. `failed` lists the failed records among those that the write archives.
+    moves the stored start offset back. `failed` lists the records that the write makes ARCHIVING or ARCHIVED
+    because they failed.
     """
 
     state_epoch: int

@@ -44,7 +44,8 @@ class StateSummary(NamedTuple):
     """The start offset and the number of finished records behind it; -1 if unknown.
 
     `waiting_count` is the number of records that are stored with a time before which they are not delivered,
-    `locked_count` that of records with a durable lock.
+    `locked_count` that of records with a durable lock, `archiving_count` that of failed records that wait for
+    their dead letters.
     """
 
     state_epoch: int
@@ -53,6 +54,7 @@ class StateSummary(NamedTuple):
     delivery_complete_count: int
     waiting_count: int = 0
     locked_count: int = 0
+    archiving_count: int = 0
 
 
 class Persister(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core import locks, share_partition
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.locks import Locks
 from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
 from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
@@ -51,11 +52,13 @@ async def test_records_of_a_failed_acknowledgement_are_redelivered(harness: Harn
     await failed_acceptances_are_redelivered(harness)
 
 
-def every_lock(self: Locks, limit: int, now: float, _: object) -> list[Any]:
+def every_lock(self: Locks, settings: SharePartitionSettings, now: float, _: object) -> list[Any]:
     """Runs `expire` also for records whose transition waits for its write."""
     in_flight, self._heap = self._in_flight, []
     ended = [run for run in in_flight.runs if run.lock is not None and run.lock.deadline <= now]
-    return [locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None]
+    return [
+        locks._time_out(in_flight, run, run.lock, settings, None) for run in ended if run.lock is not None
+    ]
 
 
 async def test_without_waiting_for_the_write_accepted_records_return(harness: Harness) -> None:

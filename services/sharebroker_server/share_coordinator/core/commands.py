@@ -157,6 +157,7 @@ class SummaryReply:
     delivery_complete_count: int = -1
     waiting_count: int = 0
     locked_count: int = 0
+    archiving_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

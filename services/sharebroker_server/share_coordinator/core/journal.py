@@ -1,8 +1,8 @@
-"""The journal of failed records: those that were archived although no member accepted them.
+"""The journal of failed records: those that ended although no member accepted them.
 
 A state write lists the failed records among those that it archives, and the stored record contains both. A
-record is therefore in the journal exactly if its archived state is durable. `new_failures` omits records that
-were finished before, so a repeated write adds nothing.
+record is therefore in the journal exactly if its archived or archiving state is durable. `new_failures` omits
+records that were so before, or finished, so a repeated write adds nothing.
 
 The journal is no part of the state, so a checkpoint does not repeat it: an acknowledgement costs the same
 with a full journal. A cold checkpoint contains the complete journal. Until then the shard's log is needed
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.model import FINISHED, Disposition, FailedRecords, JournalUpdate, SharePartitionKey
-from sharebroker_server.share_coordinator.core.state import ShareState, count_below
+from sharebroker_server.share_coordinator.core.state import ARCHIVING, ShareState, count_below
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def apply_to(
 
 
 def new_failures(state: ShareState, update: JournalUpdate) -> JournalUpdate | None:
-    """Returns the update without offsets that are finished already; None if nothing remains."""
+    """Returns the update without offsets that ended already; None if nothing remains."""
     records = tuple(part for entry in update.records for part in _unfinished(state, entry))
     return update._replace(records=records) if records else None
 
@@ -97,7 +97,7 @@ def _unfinished(state: ShareState, entry: FailedRecords) -> Iterable[FailedRecor
         run = state.runs[index]
         if run.first > entry.last:
             break
-        if run.state in FINISHED:
+        if run.state in FINISHED or run.state == ARCHIVING:
             if position < run.first:
                 yield entry._replace(first=position, last=run.first - 1)
             position = max(position, run.last + 1)

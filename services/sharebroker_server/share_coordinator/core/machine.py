@@ -57,10 +57,12 @@ from sharebroker_protocol.model import (
     LONGEST_JOURNAL,
     LONGEST_STORED_REASON,
     Disposition,
+    FailureNote,
     JournalUpdate,
     RecordState,
     SharePartitionKey,
     StateBatch,
+    StateNote,
 )
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 from sharebroker_server.share_coordinator.core import commands as c
@@ -80,7 +82,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareRecord,
     ShareState,
     States,
-    noted_counts,
+    counts_by_state,
 )
 
 MAX_RECORDS_PER_DEADLINE: Final = 256
@@ -91,7 +93,7 @@ _Decision = Decision[ShareRecord, c.Reply]
 
 
 DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
-"""Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
+"""Available, acknowledged, archiving and archived. Acquired (1) is never stored."""
 
 _INT16_MAX: Final = 2**15 - 1
 _LONGEST_HOLDER: Final = 4096
@@ -220,7 +222,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             state.leader_epoch,
             state.start_offset,
             state.delivery_complete_count,
-            *noted_counts(state.runs, (now - command.clock_skew) * 1000),
+            *counts_by_state(state.runs, (now - command.clock_skew) * 1000),
         )
         return Decision((), reply)
 
@@ -379,7 +381,10 @@ def _check_batch(batch: StateBatch) -> None:
         )
     if note is None:
         return
-    not_before_ms, holder, token = note
+    not_before_ms, holder, token, failure = note
+    if failure is not None:
+        _check_failure(batch, failure)
+        return
     if not_before_ms <= 0 or state != RecordState.AVAILABLE:
         raise c.invalid(
             "state_batches", f"contains {first}-{last} in state {state} not before {not_before_ms} ms"
@@ -388,14 +393,27 @@ def _check_batch(batch: StateBatch) -> None:
         raise c.invalid("state_batches", f"contains {first}-{last} with an invalid lock, token {token}")
 
 
+def _check_failure(batch: StateBatch, failure: FailureNote) -> None:
+    if batch.state != RecordState.ARCHIVING or batch.note != StateNote(failure=failure):
+        raise c.invalid("state_batches", f"contains a failure of {batch.first}-{batch.last} in a wrong state")
+    _check_failed_fields(batch.first, batch.last, failure)
+
+
 def _check_failed(update: JournalUpdate) -> None:
     if not (0 < update.limit <= LONGEST_JOURNAL and update.dropped >= 0):
         raise c.invalid("failed", f"has a limit of {update.limit}; 1 to {LONGEST_JOURNAL} is allowed")
     for first, last, disposition, count, time_ms, member_id, reason in update.records:
-        if not (0 <= first <= last and disposition in _DISPOSITIONS and count >= 0 and time_ms >= 0):
+        if not (0 <= first <= last and count >= 0):
             raise c.invalid("failed", f"contains {first}-{last} with invalid fields")
-        if len(member_id) > _LONGEST_HOLDER or len(reason) > LONGEST_STORED_REASON:
-            raise c.invalid("failed", f"contains {first}-{last} with a text that is too long")
+        _check_failed_fields(first, last, FailureNote(disposition, time_ms, member_id, reason))
+
+
+def _check_failed_fields(first: int, last: int, failure: FailureNote) -> None:
+    disposition, time_ms, member_id, reason = failure
+    if disposition not in _DISPOSITIONS or time_ms < 0:
+        raise c.invalid("failed", f"contains {first}-{last} with invalid fields")
+    if len(member_id) > _LONGEST_HOLDER or len(reason) > LONGEST_STORED_REASON:
+        raise c.invalid("failed", f"contains {first}-{last} with a text that is too long")
 
 
 def _check_at_least(field: str, value: int, least: int) -> None:

@@ -16,9 +16,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sharebroker_protocol.model import JournalUpdate, SharePartitionKey, StateBatch
+from sharebroker_protocol.model import JournalUpdate, RecordState, SharePartitionKey, StateBatch
+
+ARCHIVING: Final = int(RecordState.ARCHIVING)
+"""Failed records that wait for their dead letters."""
 
 
 class ShareCheckpoint(NamedTuple):
@@ -108,16 +111,18 @@ def count_below(runs: Sequence[StateBatch], start_offset: int) -> int:
     return index - 1 if index and runs[index - 1][1] >= start_offset else index
 
 
-def noted_counts(runs: Sequence[StateBatch], now_ms: float) -> tuple[int, int]:
-    """Returns how many offsets of the runs wait at a time, and how many have a durable lock."""
-    waiting = locked = 0
-    for first, last, _, _, note in runs:
-        if note is not None and note.not_before_ms > now_ms:
+def counts_by_state(runs: Sequence[StateBatch], now_ms: float) -> tuple[int, int, int]:
+    """Returns how many offsets of the runs wait at a time, have a durable lock, and are archiving."""
+    waiting = locked = archiving = 0
+    for first, last, state, _, note in runs:
+        if state == ARCHIVING:
+            archiving += last - first + 1
+        elif note is not None and note.not_before_ms > now_ms:
             if note.lock_token:
                 locked += last - first + 1
             else:
                 waiting += last - first + 1
-    return waiting, locked
+    return waiting, locked, archiving
 
 
 def _disjoint(batches: Sequence[StateBatch]) -> Sequence[StateBatch]:

@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from sharebroker_protocol.model import FailedRecords, JournalUpdate, SharePartitionKey, StateBatch, StateNote
+from sharebroker_protocol.model import (
+    FailedRecords,
+    FailureNote,
+    JournalUpdate,
+    SharePartitionKey,
+    StateBatch,
+    StateNote,
+)
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
 from sharebroker_server.persister.messages import BATCH_FIELDS, FAILED_FIELDS
 from sharebroker_server.proto_values import Conversion, Mapped
@@ -27,7 +34,11 @@ from sharebroker_server.share_coordinator.core.state import (
 NOT_CHANGED: Final = -1
 """An unchanged leader epoch or start offset in a delta. It is not written, which saves ten bytes each."""
 
-_BATCH_FIELDS: Final = BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.ShareStateNote))}
+_FAILURE: Final = Conversion(FailureNote, pb.FailureNote)
+_NOTE_FIELDS: Final[dict[str, str | Mapped]] = {"failure": Mapped(nested=_FAILURE)}
+_BATCH_FIELDS: Final = BATCH_FIELDS | {
+    "note": Mapped(nested=Conversion(StateNote, pb.ShareStateNote, _NOTE_FIELDS))
+}
 
 _KEY_CACHE_SIZE: Final = 65_536
 
@@ -65,7 +76,7 @@ _CONVERSIONS: Final[dict[str, tuple[type, Conversion[Any, Any]]]] = {
 _WITH_ZEROS: Final = Conversion(
     StateBatch,
     pb.StateWithZeros.Batch,
-    BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.StateWithZeros.Note))},
+    BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.StateWithZeros.Note, _NOTE_FIELDS))},
 )
 _ENCODERS: Final = {record: (kind, conversion.fields) for kind, (record, conversion) in _CONVERSIONS.items()}
 """By type of record: its kind, and the function that returns the fields of its message."""
@@ -125,6 +136,10 @@ def _chunk(batches: tuple[StateBatch, ...]) -> bytes:
     return pb.StateWithZeros(checkpoint=checkpoint).SerializeToString()
 
 
+def _failure(note: pb.ShareStateNote) -> FailureNote | None:
+    return _FAILURE.value(note.failure) if note.HasField("failure") else None
+
+
 def _from_columns(key: SharePartitionKey, payload: bytes, stored: pb.ShareCheckpoint) -> ShareCheckpoint:
     """Returns an encoded checkpoint; raises ValueError if its columns differ in length."""
     columns = pb.StateColumns.FromString(payload).checkpoint.state_batches
@@ -133,7 +148,8 @@ def _from_columns(key: SharePartitionKey, payload: bytes, stored: pb.ShareCheckp
     fields = columns.first_offset, columns.last_offset, columns.delivery_state, columns.delivery_count, notes
     try:
         for index, row in zip(stored.noted, rows, strict=True):
-            notes[index] = _new(StateNote, row)
+            failure = None if row[0] else _failure(stored.state_batches[index].note)
+            notes[index] = _new(StateNote, (*row, failure))
         batches = tuple(map(_new, repeat(StateBatch), zip(*fields, strict=True)))
     except (IndexError, ValueError) as error:
         raise ValueError(f"a share state record with columns of different lengths: {error}") from error

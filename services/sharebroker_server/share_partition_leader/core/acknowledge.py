@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import FINISHED, LONGEST_DELAY_MS, AckBatch, AckType, Disposition
+from sharebroker_protocol.model import LONGEST_DELAY_MS, AckBatch, AckType, Disposition
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Counts, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
@@ -20,6 +20,7 @@ from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
+    ENDED,
     Lock,
     Run,
     Transition,
@@ -116,7 +117,7 @@ def mark(
             acknowledgement.add(batch)
     except KafkaError:
         for run in transition.runs:
-            run.pending = None
+            run.cancel()
         in_flight.coalesce(transition.runs)
         raise
     return acknowledgement.renewed
@@ -184,7 +185,7 @@ class _Acknowledgement:
     def _mark(self, index: int, first: int, last: int, kind: int, token: int | None) -> None:
         """Marks the runs of first..last; `index` is that of the first of them."""
         in_flight, transition, runs = self.in_flight, self.transition, self.in_flight.runs
-        target = AFTER_ACK[kind]
+        target = AFTER_ACK[self.settings.dead_letters][kind]
         while index < len(runs) and (run := runs[index]).first <= last:
             lock = run.lock
             if (
@@ -201,12 +202,11 @@ class _Acknowledgement:
             if target is ACQUIRED:
                 self._renew(run, lock)
                 continue
-            if target is ARCHIVED:
-                if kind == _REJECT:
-                    transition.rejected += run.size
-                    transition.fail(run, Disposition.REJECTED)
-                else:
-                    transition.gaps += run.size
+            if kind == _REJECT:
+                transition.rejected += run.size
+                transition.fail(run, Disposition.REJECTED)
+            elif target is ARCHIVED:
+                transition.gaps += run.size
             # Inlines `Transition.add` to save a call per run.
             if target is AVAILABLE:
                 self._release(run)
@@ -216,9 +216,8 @@ class _Acknowledgement:
             transition.runs.append(run)
 
     def _release(self, run: Run) -> None:
-        limit = self.settings.delivery_count_limit
-        run.target = self.transition.after_release(run.delivery_count, limit)
-        if run.target is ARCHIVED:
+        run.target = self.transition.after_release(run.delivery_count, self.settings)
+        if run.target is not AVAILABLE:
             self.transition.fail(run, Disposition.EXHAUSTED)
         run.target_not_before_ms = run.next_delivery_ms(self.retry)
 
@@ -241,7 +240,7 @@ def _why(run: Run, member: str) -> RejectReason:
     """Why `member` may not acknowledge a run; a wrong token is the last possible reason."""
     if run.pending is not None:
         return RejectReason.ACKNOWLEDGEMENT_PENDING
-    if run.state in FINISHED:
+    if run.state in ENDED:
         return RejectReason.ALREADY_ACKNOWLEDGED
     if run.lock is None:
         return RejectReason.LOCK_LOST if run.delivery_count else RejectReason.NEVER_ACQUIRED

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 from sharebroker_protocol.model import (
@@ -18,10 +19,11 @@ from sharebroker_protocol.model import (
     AcquireMode,
     Disposition,
     FailedRecords,
+    FailureNote,
     RecordState,
-    StateBatch,
 )
 from sharebroker_server.share_partition_leader.core.events import (
+    Acquire,
     AcquireRequest,
     Counts,
     LogBatch,
@@ -30,8 +32,8 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.locks import Locks
-from sharebroker_server.share_partition_leader.core.runs import ACQUIRED, Batch, Run, Transition
-from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
+from sharebroker_server.share_partition_leader.core.runs import ACQUIRED, Batch, Run, Transition, state_batch
+from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent, after
 
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
 
@@ -60,7 +62,8 @@ class Acquisition:
         self._last = log_batches[-1][1]
         # The most records to lock in this call, which is strict, and to acquire, which may be exceeded up to
         # the end of a record batch.
-        self._most = settings.max_record_locks - in_flight.locked
+        full = in_flight.archiving >= settings.max_archiving
+        self._most = 0 if full else settings.max_record_locks - in_flight.locked
         self._room = min(request.max_records, self._most)
 
     def run(self, locks: Locks, now: float) -> list[AcquiredRange]:
@@ -258,37 +261,47 @@ def archive_hidden(
     acquired: Sequence[AcquiredRange],
     hidden: Sequence[LogBatch],
     counts: Counts,
-    event: RecordEvent = RecordEvent.ABORT,
 ) -> list[AcquiredRange]:
     """Archives and counts what was just acquired of hidden batches, ascending; returns the rest.
 
-    `event` is ABORT or EXPIRE. The change is in memory and is written later (see `core.durability`,
-    kind 2).
+    The change is in memory and is written later (see `core.durability`, kind 2).
     """
     kept, withheld = divide(acquired, joined(hidden))
     for first, last, _ in withheld:
-        in_flight.archive(first, last, event)
-        if event is RecordEvent.EXPIRE:
-            counts.expired += last - first + 1
-        else:
-            counts.aborted += last - first + 1
+        in_flight.archive(first, last, RecordEvent.ABORT)
+        counts.aborted += last - first + 1
     return kept
 
 
-def expiry_of(acquired: Sequence[AcquiredRange], expired: Sequence[LogBatch], time_ms: float) -> Transition:
-    """Returns the transition that stores which of the acquired records expired; `time_ms` is the time now.
+def expire(
+    in_flight: InFlight,
+    acquired: Sequence[AcquiredRange],
+    expired: Sequence[LogBatch],
+    counts: Counts,
+    settings: SharePartitionSettings,
+    time_ms: float,
+) -> tuple[list[AcquiredRange], Transition]:
+    """Archives, or makes archiving, and counts what was just acquired of expired batches, in memory.
 
-    It has no runs: they are archived already. If it is not written, the records expire again.
+    Returns the rest, and the transition that stores the change; `time_ms` is the time now. It has no runs,
+    because they have changed already. It is empty if nothing has to be stored but the start offset.
     """
+    letters = settings.dead_letters
+    failure = FailureNote(Disposition.EXPIRED, int(time_ms)) if letters else None
+    state = after(RecordState.ACQUIRED, RecordEvent.EXPIRE, dead_letters=letters)
     transition = Transition()
     failed = transition.failed = []
-    for piece in acquired:
+    for piece in acquired if letters or settings.longest_journal else ():
         for first, last, _ in divide((piece,), joined(expired))[1]:
             count = piece.delivery_count
-            transition.batches.append(StateBatch(first, last, RecordState.ARCHIVED, count))
+            transition.batches.append(state_batch(first, last, state, count, 0, failure))
             failed.append(FailedRecords(first, last, Disposition.EXPIRED, count - 1))
     transition.describe_failures(time_ms)
-    return transition
+    kept, withheld = divide(acquired, joined(expired))
+    for first, last, _ in withheld:
+        in_flight.archive(first, last, RecordEvent.EXPIRE, failure)
+        counts.expired += last - first + 1
+    return kept, transition
 
 
 def divide(
@@ -312,6 +325,31 @@ def divide(
         if first <= piece.last:
             kept.append(piece._replace(first=first))
     return kept, inside
+
+
+def withheld_prefix(event: Acquire, scheduled: Sequence[Scheduled]) -> Sequence[LogBatch]:
+    """Returns the first batches of those read, if no record of them is delivered now.
+
+    `scheduled` are the records that wait.
+    """
+    batches = event.log_batches
+    hidden = hidden_prefix(batches, event.hidden) or hidden_prefix(batches, event.expired)
+    return hidden or (leading(scheduled, event.offset, batches) if scheduled else ())
+
+
+def unlimited(
+    in_flight: InFlight,
+    request: AcquireRequest,
+    settings: SharePartitionSettings,
+    batches: Sequence[LogBatch],
+) -> tuple[AcquireRequest, SharePartitionSettings]:
+    """Returns the request and settings that acquire all of the batches, whatever the limits of records.
+
+    The caller continues to read after them.
+    """
+    size = batches[-1][1] - batches[0][0] + 1
+    request = request._replace(max_records=size, mode=AcquireMode.BATCH_OPTIMIZED)
+    return request, replace(settings, max_record_locks=in_flight.locked + in_flight.ready + size)
 
 
 def hidden_prefix(log_batches: Sequence[LogBatch], hidden: Sequence[LogBatch]) -> Sequence[LogBatch]:

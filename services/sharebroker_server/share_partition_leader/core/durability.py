@@ -8,8 +8,9 @@ they were built. Transitions that arrive meanwhile wait and go together into the
 when it is sent: the start offset it carries then covers everything that is durable or part of it.
 
 *Failure.* A failed write is rolled back, and its requests are rejected. A lock timeout cannot be rolled back,
-since another member may hold the record by now. Such a transition has `batches` but no `runs`. It waits in
-the retry queue until a write succeeds. A late retry does no harm: of two states of an offset the higher
+since another member may hold the record by now. Nor can the end of archiving records, since their dead
+letters are written. Such a transition has `batches` but no `runs`. It waits in the retry queue until a write
+succeeds. A late retry does no harm: of two states of an offset the higher
 delivery count wins, and a newer time or durable lock of the same delivery count is written with it. A durable
 lock is written as it is when the write is built; the result of a renewal waits for it, the acquisition does
 not.
@@ -35,12 +36,14 @@ from sharebroker_protocol.model import (
     FINISHED,
     Disposition,
     FailedRecords,
+    FailureNote,
     JournalUpdate,
     RecordState,
     StateBatch,
     StateNote,
     StateWrite,
 )
+from sharebroker_server.share_partition_leader.core.archiving import mark_stored, note_failure
 from sharebroker_server.share_partition_leader.core.events import (
     Completed,
     Counts,
@@ -55,6 +58,7 @@ from sharebroker_server.share_partition_leader.core.locks import Locks
 from sharebroker_server.share_partition_leader.core.runs import (
     ACKNOWLEDGED,
     ACQUIRED,
+    ARCHIVING,
     AVAILABLE,
     Batch,
     Lock,
@@ -102,8 +106,10 @@ def load(loaded: LoadedState) -> InFlight:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
         if first > expected:
             runs.append(Run(expected, first - 1, AVAILABLE, 0, None))
-        run = Run(first, last, state, delivery_count, None if state in FINISHED else Batch(first, last))
-        if note is not None and state is AVAILABLE:
+        run = Run(first, last, state, delivery_count, Batch(first, last) if state is AVAILABLE else None)
+        if note is not None and state is ARCHIVING:
+            run.failure = note.failure
+        elif note is not None and state is AVAILABLE:
             if note.lock_token:
                 _lock(run, note, locks, loaded.clock_offset_ms)
             else:
@@ -237,7 +243,7 @@ def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tu
 
 def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
     """Applies transitions whose write is durable; returns the changes."""
-    acknowledged = released = archived = postponed = 0
+    acknowledged = released = archived = archiving = postponed = 0
     for transition in transitions:
         for run in transition.runs:
             if run.pending is not transition:
@@ -248,6 +254,8 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
             if target is not AVAILABLE:
                 if target is ACKNOWLEDGED:
                     acknowledged += size
+                elif target is ARCHIVING:
+                    archiving += size
                 else:
                     archived += size
                 continue
@@ -263,35 +271,36 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
     finished = acknowledged + archived
     in_flight.complete_count += finished
     in_flight.locked -= finished
-    if released or postponed:
-        in_flight.locked -= released + postponed
+    if released or postponed or archiving:
+        in_flight.locked -= released + postponed + archiving
+        in_flight.archiving += archiving
         in_flight.ready += released
         in_flight.waiting += postponed
+    if in_flight.archiving:
+        mark_stored(in_flight, transitions)
     moved = in_flight.advance()
     if in_flight.runs:
         for transition in transitions:
             in_flight.coalesce(transition.runs)
-    return Completed(moved or released > 0, acknowledged, released, archived)
+    return Completed(moved or released > 0, acknowledged, released, archived + archiving)
 
 
-def of_timeouts(lost: Sequence[LostLock], time_ms: float) -> Transition:
+def of_timeouts(in_flight: InFlight, lost: Sequence[LostLock], time_ms: float) -> Transition:
     """Returns the transition that stores lock timeouts, which are in effect already."""
     transition = Transition()
-    transition.batches = merged(
-        state_batch(lock.first, lock.last, lock.state, lock.delivery_count, lock.not_before_ms)
-        for lock in lost
-    )
-    transition.failed = [
-        FailedRecords(
-            lock.first,
-            lock.last,
-            Disposition.EXHAUSTED,
-            lock.delivery_count,
-            member_id=member_of(lock.member),
-        )
-        for lock in lost
-        if lock.state is RecordState.ARCHIVED
-    ] or None
+    batches: list[StateBatch] = []
+    failed: list[FailedRecords] = []
+    for member, _, first, last, count, state, not_before_ms in lost:
+        failure = None
+        if state is not AVAILABLE:
+            member_id = member_of(member)
+            failed.append(FailedRecords(first, last, Disposition.EXHAUSTED, count, member_id=member_id))
+            if state is ARCHIVING:
+                failure = FailureNote(Disposition.EXHAUSTED, int(time_ms), member_id)
+                note_failure(in_flight, first, last, failure)
+        batches.append(state_batch(first, last, state, count, not_before_ms, failure))
+    transition.batches = merged(batches)
+    transition.failed = failed or None
     transition.describe_failures(time_ms)
     return transition
 
@@ -314,10 +323,23 @@ def roll_back(in_flight: InFlight, locks: Locks, transitions: Iterable[Transitio
     for transition in transitions:
         undone = [run for run in transition.runs if run.pending is transition]
         for run in undone:
-            run.pending = None
+            run.cancel()
         for lock in dict.fromkeys(run.lock for run in undone if run.lock is not None):
             locks.watch(lock)
         in_flight.coalesce(undone)
+
+
+def undo(in_flight: InFlight, runs: Iterable[Run]) -> Transition:
+    """Undoes acquisitions in memory; returns the transition that releases records with durable locks."""
+    stored = Transition(blameless=True)
+    undone = []
+    for run in runs:
+        if run.lock is not None and run.lock.durable:
+            stored.add(run, AVAILABLE)
+        else:
+            undone.append(run)
+    in_flight.undo(undone)
+    return stored
 
 
 class WriteQueue:
@@ -347,6 +369,12 @@ class WriteQueue:
         effects.transitions = (*queued, transition) if queued else (transition,)
         if not self.busy:
             self.busy = effects.write_due = True
+
+    def letters(self) -> Iterator[StateBatch]:
+        """The state batches that end archiving records, until they are durable."""
+        for transition in (*self._waiting, *self._sent, *self._retry):
+            if transition.letters:
+                yield from transition.batches
 
     def take(self) -> list[Transition]:
         """Moves what waits into the write in flight; [] if it was rejected since."""

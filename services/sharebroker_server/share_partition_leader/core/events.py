@@ -113,7 +113,10 @@ class AcquireRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Completed:
-    """What a completed write changed, in offsets. `fetchable`: records may have become available."""
+    """What a completed write changed, in offsets. `fetchable`: records may have become available.
+
+    `archived` includes archiving records.
+    """
 
     fetchable: bool
     acknowledged: int
@@ -122,7 +125,7 @@ class Completed:
 
 
 class LostLock(NamedTuple):
-    """A range whose lock ended; `state` is AVAILABLE, or ARCHIVED at the delivery limit.
+    """A range whose lock ended; `state` is AVAILABLE, or at the delivery limit ARCHIVING or ARCHIVED.
 
     An AVAILABLE range waits until `not_before_ms`; 0: it does not wait.
     """
@@ -316,9 +319,9 @@ class Counts:
     The module of each rule counts its outcomes: `count_acquired`, `count_acknowledged`, `count_archived` and
     `count_time_outs`.
 
-    `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
-    reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers;
-    `expired`, older than `max_record_age`.
+    `acknowledged` counts by AckType. Archived and archiving records are counted once, by reason: `rejected`;
+    `exhausted`, which reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with
+    markers; `expired`, older than `max_record_age`.
     `deleted_waiting` counts records that the log deleted while they waited; the shell counts them.
     `fetches` counts the share-partitions in fetches, `fetches_with_records` those that returned records.
     """

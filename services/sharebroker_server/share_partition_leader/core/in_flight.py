@@ -12,9 +12,9 @@ from heapq import heapify, heappop, heappush
 from itertools import takewhile
 from typing import Final
 
-from sharebroker_protocol.model import FINISHED, AcquiredRange
+from sharebroker_protocol.model import FINISHED, AcquiredRange, FailureNote
 from sharebroker_server.share_partition_leader.core.events import LostLock, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.runs import ARCHIVED, Lock, Run
+from sharebroker_server.share_partition_leader.core.runs import ARCHIVED, ARCHIVING, ENDED, Lock, Run
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 MAX_WIDTH: Final = 2**31 - 1
@@ -33,13 +33,15 @@ class InFlight:
     While there are runs, `start` is the first offset of the first run, which is not terminal, and `end` is
     the last offset of the last run (inclusive). Without runs both are the next offset to fetch, and no offset
     is in flight; `after_end` covers both cases. Offsets between runs do not exist in the log.
-    Every offset of a run is in one of four counts: `ready` to be acquired, `locked`, `waiting` for a time, or
-    terminal (`complete_count`). `due` is a heap of (time in ms, first, last) of the runs that wait; an entry
-    is skipped if its runs no longer wait.
+    Every offset of a run is in one of five counts: `ready` to be acquired, `locked`, `waiting` for a time,
+    `archiving`, or terminal (`complete_count`). `due` is a heap of (time in ms, first, last) of the runs that
+    wait; an entry is skipped if its runs no longer wait.
     """
 
     __slots__ = (
         "_available_from",
+        "_log_start",
+        "archiving",
         "complete_count",
         "due",
         "end",
@@ -57,9 +59,12 @@ class InFlight:
         self.firsts: list[int] = []
         self.runs: list[Run] = []
         self.complete_count = 0
+        self.archiving = 0
         self.locked = 0
         self.ready = 0
         self.waiting = 0
+        # Below this offset, which `drop_before` received, records are archiving or have ended.
+        self._log_start = start_offset
         # No ready run lies before this offset; None: there is none at all.
         self._available_from: int | None = None
         self.due: list[tuple[int, int, int]] = []
@@ -83,7 +88,9 @@ class InFlight:
 
     def is_full(self, settings: SharePartitionSettings) -> bool:
         """Whether no record can be acquired, whatever the log has."""
-        return self.locked >= settings.max_record_locks or (not self.ready and self.room(settings) <= 0)
+        if self.locked >= settings.max_record_locks or self.archiving >= settings.max_archiving:
+            return True
+        return not self.ready and self.room(settings) <= 0
 
     def acquirable_offset(self, settings: SharePartitionSettings) -> int | None:
         """Offset to read the log from: the first available record, else the first that was never fetched.
@@ -104,10 +111,10 @@ class InFlight:
         of_batch = takewhile(lambda run: run.batch is batch, self.runs_from(available))
         return any(run.ready and run.delivery_count >= throttle_limit for run in of_batch)
 
-    def sizes(self) -> tuple[int, int, int, int, int, int]:
-        """Offsets from start to end offset; runs; offsets in runs; locked, ready and waiting ones."""
-        of_runs = self.locked + self.ready + self.waiting + self.complete_count
-        return self.count, len(self.runs), of_runs, self.locked, self.ready, self.waiting
+    def sizes(self) -> tuple[int, int, int, int, int, int, int]:
+        """Offsets from start to end offset; runs; offsets in runs; locked, ready, waiting, archiving ones."""
+        parts = self.locked, self.ready, self.waiting, self.archiving
+        return self.count, len(self.runs), sum(parts) + self.complete_count, *parts
 
     def split_by_run(self, first: int, last: int) -> list[tuple[int, int]]:
         """Splits first..last into parts of which an acknowledgement succeeds or fails as a whole.
@@ -199,6 +206,8 @@ class InFlight:
             self.locked += size
         elif run.state in FINISHED:
             self.complete_count += size
+        elif run.state is ARCHIVING:
+            self.archiving += size
         elif run.not_before_ms:
             self.waiting += size
         else:
@@ -273,8 +282,11 @@ class InFlight:
             self.mark_available(run.first)
         self.coalesce(runs)
 
-    def archive(self, first: int, last: int, event: RecordEvent) -> None:
-        """Archives what `event` may archive in first..last, in memory; the start offset advances."""
+    def archive(self, first: int, last: int, event: RecordEvent, failure: FailureNote | None = None) -> None:
+        """Archives what `event` may archive in first..last, in memory; the start offset advances.
+
+        With a `failure` the records are archiving, which is not stored yet.
+        """
         index = self.locate(first)
         archived: list[Run] = []
         while index < len(self.runs) and self.runs[index].first <= last:
@@ -284,6 +296,8 @@ class InFlight:
                 run = self.runs[index]
                 self.tally(run, -run.size)
                 run.unlock(TRANSITIONS[run.state, event])
+                if failure is not None:
+                    run.state, run.failure, run.stored = ARCHIVING, failure, False
                 self.tally(run, run.size)
                 archived.append(run)
             index += 1
@@ -302,11 +316,16 @@ class InFlight:
         return passed > 0
 
     def drop_before(self, offset: int) -> None:
-        """Drops everything below an offset, in any state: the log deleted it (retention, DeleteRecords).
+        """Drops everything below an offset: the log deleted it (retention, DeleteRecords).
 
-        Acknowledgements of these records are ignored. The new start offset is stored by the next write.
+        Acknowledgements of these records are ignored. The new start offset is stored by the next write. But
+        archiving records stay, because their dead letters are not written; then the others are archived.
         """
-        if offset <= self.start:
+        if offset <= self.start or offset <= self._log_start:
+            return
+        self._log_start = offset
+        if self.archiving and next(self.archiving_from(self.start)).first < offset:
+            self._archive_before(offset)
             return
         passed = 0
         for run in self.runs:
@@ -322,6 +341,35 @@ class InFlight:
         if not self.runs:
             self.start = self.end = offset
         self.advance()
+
+    def _archive_before(self, offset: int) -> None:
+        """Archives everything below an offset except archiving records, in memory."""
+        changed: list[Run] = []
+        if self.after_end < offset:
+            gap = Run(self.after_end, offset - 1, ARCHIVED, 0, None)
+            self.append(gap)
+            self.tally(gap, gap.size)
+            changed.append(gap)
+        index = 0
+        while index < len(self.runs) and self.runs[index].first < offset:
+            run = self.runs[index]
+            if run.state not in ENDED:
+                self.tally(run, run.first - min(run.last, offset - 1) - 1)
+                if run.last >= offset:
+                    # The rest may be pending: it stays the object that its transition refers to.
+                    rest, run = run, Run(run.first, offset - 1, ARCHIVED, run.delivery_count, run.batch)
+                    rest.first = offset
+                    self.replace(index, [run, rest])
+                run.unlock(ARCHIVED)
+                self.tally(run, run.size)
+                changed.append(run)
+            index += 1
+        self.advance()
+        self.coalesce(changed)
+
+    def archiving_from(self, offset: int) -> Iterator[Run]:
+        """The archiving runs from the offset on."""
+        return (run for run in self.runs_from(offset) if run.state is ARCHIVING)
 
     # Waiting
 
@@ -382,7 +430,7 @@ class InFlight:
     def _split(self, index: int, at: int) -> None:
         run = self.runs[index]
         rest = Run(at, run.last, run.state, run.delivery_count, run.batch, run.lock)
-        rest.not_before_ms = run.not_before_ms
+        rest.not_before_ms, rest.failure, rest.stored = run.not_before_ms, run.failure, run.stored
         run.last = at - 1
         self.runs.insert(index + 1, rest)
         self.firsts.insert(index + 1, at)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sharebroker_protocol.model import RecordState
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
-from sharebroker_server.share_partition_leader.core.events import Counts, LostLock
+from sharebroker_server.share_partition_leader.core.events import Counts, LostLock, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
 from sharebroker_server.share_partition_leader.core.runs import Lock, Run
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
@@ -62,6 +62,13 @@ class Locks:
         """Creates the lock of a new acquisition; `watch` it once it covers its records."""
         return Lock(member, next(self._tokens), deadline, session)
 
+    def make_durable(self, first: int) -> Lock:
+        """Marks the lock of the record at an offset, which was just acquired, as one to store."""
+        lock = self._in_flight.runs[self._in_flight.locate(first)].lock
+        assert lock is not None
+        lock.durable = True
+        return lock
+
     def renew(
         self, held: Sequence[tuple[Run, Lock]], deadline: float, *, durable: bool = False
     ) -> list[Lock]:
@@ -91,7 +98,7 @@ class Locks:
             self._limit = 2 * len(held) + SPARE
 
     def expire(
-        self, delivery_count_limit: int, now: float, retry: FailedDelivery | None = None
+        self, settings: SharePartitionSettings, now: float, retry: FailedDelivery | None = None
     ) -> list[LostLock]:
         """Ends the locks whose deadline is reached, except those of runs with a pending transition."""
         ended: list[Run] = []
@@ -100,7 +107,7 @@ class Locks:
             lock = heappop(self._heap)[1]
             for run in self._in_flight.under(lock):
                 if run.pending is None:
-                    lost.append(_time_out(self._in_flight, run, lock, delivery_count_limit, retry))
+                    lost.append(_time_out(self._in_flight, run, lock, settings, retry))
                     ended.append(run)
         self._in_flight.coalesce(ended)
         lost.sort(key=attrgetter("first"))
@@ -111,13 +118,15 @@ class Locks:
 
 
 def _time_out(
-    in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int, retry: FailedDelivery | None = None
+    in_flight: InFlight, run: Run, lock: Lock, settings: SharePartitionSettings, retry: FailedDelivery | None
 ) -> LostLock:
-    state = after_failed_delivery(RecordEvent.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
+    limit, letters = settings.delivery_count_limit, settings.dead_letters
+    state = after_failed_delivery(RecordEvent.LOCK_TIMEOUT, run.delivery_count, limit, dead_letters=letters)
     not_before_ms = run.next_delivery_ms(retry) if state is RecordState.AVAILABLE else 0
     in_flight.locked -= run.size
     run.unlock(state)
     run.not_before_ms = not_before_ms
+    run.stored = state is not RecordState.ARCHIVING
     in_flight.tally(run, run.size)
     if not_before_ms:
         in_flight.wait(run)
@@ -131,5 +140,5 @@ def count_time_outs(counts: Counts, lost: Sequence[LostLock]) -> None:
     for lock in lost:
         size = lock.last - lock.first + 1
         counts.lost += size
-        if lock.state is RecordState.ARCHIVED:
+        if lock.state is not RecordState.AVAILABLE:
             counts.exhausted += size

@@ -12,20 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sharebroker_protocol.model import FINISHED, AckBatch, AckType, Disposition, StateBatch
+from sharebroker_protocol.model import AckBatch, AckType, Disposition
 from sharebroker_server.leader_calls.values import Unreconciled, UnreconciledReason
 from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.runs import (
+    ACKNOWLEDGED,
     ACQUIRED,
-    ARCHIVED,
     AVAILABLE,
+    ENDED,
     Batch,
     Lock,
     Run,
     Transition,
+    state_batch,
 )
 from sharebroker_server.share_partition_leader.core.transitions import (
     AFTER_ACK,
@@ -52,8 +54,8 @@ def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
 class Reconciliation:
     """One reconciliation; `lock` is for the records that it acquires or renews, `retry` for released ones.
 
-    Offsets that were archived already may be archived in memory only, after a lock timeout. The reply reports
-    them as finished, so they are written again before it is sent.
+    Offsets that are archived or archiving already may be so in memory only, after a lock timeout. The reply
+    reports them as finished, so they are written again before it is sent.
     """
 
     in_flight: InFlight
@@ -107,7 +109,7 @@ class Reconciliation:
             index += 1
 
     def _obstacle(self, run: Run) -> UnreconciledReason | None:
-        if run.state in FINISHED:
+        if run.state in ENDED:
             return UnreconciledReason.FINISHED
         if run.not_before_ms:
             return UnreconciledReason.TAKEN
@@ -118,7 +120,7 @@ class Reconciliation:
         return UnreconciledReason.UNDER_WAY if run.pending is not None else None
 
     def _reconcile_run(self, run: Run, kind: int) -> None:
-        target = AFTER_ACK[kind]
+        target = AFTER_ACK[self.settings.dead_letters][kind]
         if run.state is AVAILABLE:
             self._claim(run)
         elif kind == _RENEW and run.lock is not None:
@@ -130,7 +132,7 @@ class Reconciliation:
             self.transition.rejected += run.size
             disposition = Disposition.REJECTED
         if target is AVAILABLE:
-            target = self.transition.after_release(run.delivery_count, self.settings.delivery_count_limit)
+            target = self.transition.after_release(run.delivery_count, self.settings)
         not_before_ms = run.next_delivery_ms(self.retry) if target is AVAILABLE else 0
         self.transition.add(run, target, not_before_ms, disposition)
 
@@ -144,9 +146,10 @@ class Reconciliation:
         run.batch = run.batch or Batch(run.first, run.last)
 
     def _note_archived(self, run: Run, first: int, last: int) -> None:
-        if run.state is ARCHIVED:
+        if run.state in ENDED and run.state is not ACKNOWLEDGED:
             first, last = max(first, run.first), min(last, run.last)
-            self.transition.batches.append(StateBatch(first, last, ARCHIVED, run.delivery_count))
+            written = state_batch(first, last, run.state, run.delivery_count, 0, run.failure)
+            self.transition.batches.append(written)
 
     def _leave(self, first: int, last: int, reason: UnreconciledReason) -> None:
         if (

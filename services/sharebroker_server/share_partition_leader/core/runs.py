@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.model import (
-    FINISHED,
     LONGEST_STORED_REASON,
     Disposition,
     FailedRecords,
+    FailureNote,
     RecordState,
     StateBatch,
     StateNote,
 )
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
-from sharebroker_server.share_partition_leader.core.events import Reply
+from sharebroker_server.share_partition_leader.core.events import Reply, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 AVAILABLE = RecordState.AVAILABLE
 ACQUIRED = RecordState.ACQUIRED
 ACKNOWLEDGED = RecordState.ACKNOWLEDGED
+ARCHIVING = RecordState.ARCHIVING
 ARCHIVED = RecordState.ARCHIVED
+
+ENDED: Final = (ACKNOWLEDGED, ARCHIVING, ARCHIVED)
+"""The states in which a record is not delivered any more."""
 
 
 class Batch(NamedTuple):
@@ -61,10 +65,15 @@ class Lock:
 
 
 def state_batch(
-    first: int, last: int, state: RecordState, delivery_count: int, not_before_ms: int
+    first: int,
+    last: int,
+    state: RecordState,
+    delivery_count: int,
+    not_before_ms: int = 0,
+    failure: FailureNote | None = None,
 ) -> StateBatch:
-    """Returns offsets in a state, as they are written; only records that wait have a note."""
-    note = StateNote(not_before_ms) if not_before_ms else None
+    """Returns offsets in a state, as they are written; only those that wait or are archiving have a note."""
+    note = StateNote(not_before_ms, failure=failure) if not_before_ms or failure else None
     return StateBatch(first, last, state, delivery_count, note)
 
 
@@ -72,17 +81,18 @@ class Transition:
     """State changes that are committed or rolled back together.
 
     `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
-    timeout) has none. `reply` receives the outcome. `rejected` and `gaps` count archived offsets by reason.
+    timeout) has none. `reply` receives the outcome. `rejected` and `gaps` count offsets that end by reason.
     `blameless`: its releases do not count as deliveries. `locks` have to be stored, as they are when the
-    write is built. `failed` are the failed records among those that are
-    archived; None: there are none.
+    write is built. `failed` are the records that fail; None: there are none. `letters`: it archives records
+    whose dead letters are written.
     """
 
-    __slots__ = ("batches", "blameless", "failed", "gaps", "locks", "rejected", "reply", "runs")
+    __slots__ = ("batches", "blameless", "failed", "gaps", "letters", "locks", "rejected", "reply", "runs")
 
-    def __init__(self, reply: Reply | None = None, *, blameless: bool = False) -> None:
+    def __init__(self, reply: Reply | None = None, *, blameless: bool = False, letters: bool = False) -> None:
         self.reply = reply
         self.blameless = blameless
+        self.letters = letters
         self.locks: Sequence[Lock] = ()
         self.failed: list[FailedRecords] | None = None
         self.runs: list[Run] = []
@@ -90,15 +100,17 @@ class Transition:
         self.rejected = 0
         self.gaps = 0
 
-    def after_release(self, delivery_count: int, delivery_count_limit: int) -> RecordState:
-        """The state after a release: ARCHIVED at the delivery limit, unless the release is blameless."""
+    def after_release(self, delivery_count: int, settings: SharePartitionSettings) -> RecordState:
+        """The state after a release, which exhausts a record at the delivery limit unless it is blameless."""
         if self.blameless:
             return AVAILABLE
-        return after_failed_delivery(RecordEvent.RELEASE, delivery_count, delivery_count_limit)
+        limit, letters = settings.delivery_count_limit, settings.dead_letters
+        return after_failed_delivery(RecordEvent.RELEASE, delivery_count, limit, dead_letters=letters)
 
     def fail(self, run: Run, disposition: Disposition) -> None:
-        """Lists a run, which is to be archived, among the failed records."""
+        """Lists a run among the failed records."""
         member_id = "" if run.lock is None else member_of(run.lock.member)
+        run.failure = FailureNote(disposition, member_id=member_id)
         failed = FailedRecords(run.first, run.last, disposition, run.delivery_count, member_id=member_id)
         if self.failed is None:
             self.failed = [failed]
@@ -109,10 +121,11 @@ class Transition:
         """Adds the time and the reason to the failed records, if any, and unites equal neighbours."""
         if self.failed is None:
             return
-        stored = reason[:LONGEST_STORED_REASON]
-        self.failed = merged_failures(
-            entry._replace(time_ms=int(time_ms), reason=stored) for entry in self.failed
-        )
+        time, stored = int(time_ms), reason[:LONGEST_STORED_REASON]
+        self.failed = merged_failures(entry._replace(time_ms=time, reason=stored) for entry in self.failed)
+        for run in self.runs:
+            if run.failure is not None:
+                run.failure = run.failure._replace(time_ms=time, reason=stored)
 
     def add(
         self,
@@ -123,9 +136,9 @@ class Transition:
     ) -> None:
         """Adds a run; it changes to `target` when the transition is committed.
 
-        `disposition` is for a run that is archived.
+        `disposition` is for a run that fails.
         """
-        if target is ARCHIVED:
+        if target is ARCHIVING or target is ARCHIVED:
             self.fail(run, disposition)
         run.target = target
         run.target_not_before_ms = not_before_ms
@@ -155,9 +168,10 @@ class Run:
     """Offsets first..last in one state, with one delivery count and one lock.
 
     A run has a `lock` exactly while it is ACQUIRED. It stays ACQUIRED while a `pending` transition to
-    `target` is written. A run without a `batch` is a gap in the loaded state, or was loaded as finished. An
-    AVAILABLE run with `not_before_ms` waits: it cannot be acquired before that time. 0: it does not wait.
-    `target_not_before_ms` becomes the time when the transition is committed.
+    `target` is written. A run without a `batch` is a gap in the loaded state, or was not loaded as AVAILABLE.
+    An AVAILABLE run with `not_before_ms` waits: it cannot be acquired before that time. 0: it does not wait.
+    `target_not_before_ms` becomes the time when the transition is committed. `failure` describes an ARCHIVING
+    run; None: it was stored without one. An ARCHIVING run is `stored` once that state is durable.
     """
 
     first: int
@@ -170,6 +184,8 @@ class Run:
     target: RecordState = AVAILABLE
     not_before_ms: int = 0
     target_not_before_ms: int = 0
+    failure: FailureNote | None = None
+    stored: bool = True
 
     @property
     def ready(self) -> bool:
@@ -185,7 +201,8 @@ class Run:
     def target_batch(self) -> StateBatch:
         """The state after the pending transition, as it is written."""
         if self.target is not AVAILABLE:
-            return StateBatch(self.first, self.last, self.target, self.delivery_count)
+            failure = self.failure if self.target is ARCHIVING else None
+            return state_batch(self.first, self.last, self.target, self.delivery_count, 0, failure)
         counted = self.delivery_count - (self.pending is not None and self.pending.blameless)
         return state_batch(self.first, self.last, AVAILABLE, counted, self.target_not_before_ms)
 
@@ -207,19 +224,27 @@ class Run:
         self.lock = None
         self.pending = None
         self.not_before_ms = 0
+        if self.failure is not None and state is not ARCHIVING:
+            self.failure = None
+
+    def cancel(self) -> None:
+        """Ends a pending transition without effect."""
+        self.pending = self.failure = None
 
     def continues_as(self, other: Run) -> bool:
         """Whether `other` is adjacent and differs only in its offsets; pending runs stay apart.
 
-        Finished runs unite across batches: the batch is the unit of redelivery.
+        Runs that ended unite across batches: the batch is the unit of redelivery.
         """
         return (
             self.last + 1 == other.first
             and self.state is other.state
             and self.delivery_count == other.delivery_count
             and self.lock is other.lock
-            and (self.batch is other.batch or self.state in FINISHED)
+            and (self.batch is other.batch or self.state in ENDED)
             and self.pending is None
             and other.pending is None
             and self.not_before_ms == other.not_before_ms
+            and self.failure == other.failure
+            and self.stored is other.stored
         )

@@ -43,8 +43,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquireMode, RecordState, StateWrite
-from sharebroker_server.share_partition_leader.core import events
+from sharebroker_protocol.model import AckBatch, StateWrite
+from sharebroker_server.share_partition_leader.core import archiving, events
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     count_acknowledged,
     mark,
@@ -57,10 +57,10 @@ from sharebroker_server.share_partition_leader.core.acquire import (
     Acquisition,
     archive_hidden,
     count_acquired,
-    expiry_of,
-    hidden_prefix,
-    leading,
+    expire,
     postpone,
+    unlimited,
+    withheld_prefix,
 )
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery, RetryCause
 from sharebroker_server.share_partition_leader.core.durability import (
@@ -73,6 +73,7 @@ from sharebroker_server.share_partition_leader.core.durability import (
     merged,
     of_timeouts,
     roll_back,
+    undo,
 )
 from sharebroker_server.share_partition_leader.core.events import Counts, Effects
 from sharebroker_server.share_partition_leader.core.locks import (
@@ -83,7 +84,6 @@ from sharebroker_server.share_partition_leader.core.locks import (
 )
 from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
 from sharebroker_server.share_partition_leader.core.runs import Run, Transition
-from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 
 class SharePartition:
@@ -165,7 +165,7 @@ class SharePartition:
     @property
     def unused(self) -> bool:
         """Whether no lock is held and nothing has to be written; the times of delayed records are stored."""
-        return self._writes.idle and not self.in_flight.locked
+        return self._writes.idle and not self.in_flight.locked and not self.in_flight.archiving
 
     def fetch_offset(self, log_start: int, log_end: int) -> int | None:
         """Returns the offset to read the log from; None if nothing can be acquired below `log_end`.
@@ -180,19 +180,15 @@ class SharePartition:
         return offset if offset is not None and offset < log_end else None
 
     def archiving(self, limit: int) -> Sequence[events.ArchivingRecords]:
-        """Returns the records whose dead letters have to be written, by offset; at most `limit` offsets.
-
-        That they are archiving is durable.
-        """
-        return ()
+        """Returns the records whose dead letters have to be written, by offset; at most `limit` offsets."""
+        return archiving.requested_letters(self.in_flight, limit, self.settings.delivery_count_limit)
 
     def archiving_ranges(self) -> Sequence[tuple[int, int]]:
-        """Returns the offsets that a next leader may load as archiving, first and last of each range.
+        """Returns the offsets that the next leader may load as archiving, and request the letters of again.
 
-        Their dead letters may be requested again. It includes records that are archived by `LettersWritten`,
-        until that is durable.
+        Records that `LettersWritten` archived are among them until that is durable.
         """
-        return ()
+        return archiving.stored_ranges(self.in_flight, self._writes.letters())
 
     def next_deadline(self) -> float | None:
         """The time of the next `TimerFired`; it may be early, never late. None: nothing waits for a time."""
@@ -210,6 +206,7 @@ class SharePartition:
     def _loaded(self, event: events.Loaded, now: float, effects: Effects) -> None:
         self.in_flight.end_waits(self._stored_time(now))
         effects.deadline = self.next_deadline()
+        self._advance_archiving(effects)
         self._persist_start_offset(effects)
 
     def _acquire(self, event: events.Acquire, now: float, effects: Effects) -> None:
@@ -225,25 +222,22 @@ class SharePartition:
         if scheduled:
             stored_time = self._stored_time(now)
             scheduled = [each for each in scheduled if each[2] > stored_time]
-            withheld = leading(scheduled, event.offset, log_batches)
-        if hidden or expired:
-            withheld = hidden_prefix(log_batches, hidden) or hidden_prefix(log_batches, expired) or withheld
+        if scheduled or hidden or expired:
+            withheld = withheld_prefix(event, scheduled)
         if withheld:
-            # Takes all of them regardless of all limits; the caller continues reading after them.
-            log_batches, size = withheld, withheld[-1][1] - withheld[0][0] + 1
-            request = request._replace(max_records=size, mode=AcquireMode.BATCH_OPTIMIZED)
-            locks = self.in_flight.locked + self.in_flight.ready + size
-            settings = replace(settings, max_record_locks=locks)
+            log_batches = withheld
+            request, settings = unlimited(self.in_flight, request, settings, withheld)
         acquisition = Acquisition(self.in_flight, settings, request, event.offset, log_batches)
         acquired = acquisition.run(self._locks, now)
         count_acquired(self.counts, acquired)
         if hidden:
             acquired = archive_hidden(self.in_flight, acquired, hidden, self.counts)
         if expired:
-            transition = expiry_of(acquired, expired, self._stored_time(now))
-            if transition.batches and self.settings.longest_journal:
+            acquired, transition = expire(
+                self.in_flight, acquired, expired, self.counts, self.settings, self._stored_time(now)
+            )
+            if transition.batches:
                 self._queue(transition, effects)
-            acquired = archive_hidden(self.in_flight, acquired, expired, self.counts, RecordEvent.EXPIRE)
         if scheduled:
             acquired = postpone(self.in_flight, acquired, scheduled, self.counts)
             effects.deadline = self.next_deadline()
@@ -328,7 +322,7 @@ class SharePartition:
         effects.wake = True
 
     def _members_left(self, event: events.MembersLeft, now: float, effects: Effects) -> None:
-        limit, retry = self.settings.delivery_count_limit, self._retry(RetryCause.SESSION, now)
+        retry = self._retry(RetryCause.SESSION, now)
         for member in event.members:
             held = [(run, lock) for run, lock in self.in_flight.locked_by(member) if run.pending is None]
             if event.undo:
@@ -337,7 +331,7 @@ class SharePartition:
             transition = Transition()
             for run, lock in held:
                 if not event.session or (event.session == lock.session and not lock.durable):
-                    target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
+                    target = transition.after_release(run.delivery_count, self.settings)
                     transition.add(run, target, run.next_delivery_ms(retry))
             transition.describe_failures(self._stored_time(now))
             if transition.runs:
@@ -348,17 +342,18 @@ class SharePartition:
 
     def _configure(self, event: events.Configure, now: float, effects: Effects) -> None:
         self.settings = event.settings
+        self._advance_archiving(effects)
         effects.wake = True
 
     def _timer_fired(self, event: events.TimerFired, now: float, effects: Effects) -> None:
         effects.wake = self.in_flight.end_waits(self._stored_time(now))
         retry = self._retry(RetryCause.TIMEOUT, now)
-        lost = self._locks.expire(self.settings.delivery_count_limit, now, retry)
+        lost = self._locks.expire(self.settings, now, retry)
         if lost:
             self.in_flight.advance()
             count_time_outs(self.counts, lost)
             effects.lost, effects.wake = lost, True
-            self._queue(of_timeouts(lost, self._stored_time(now)), effects)
+            self._queue(of_timeouts(self.in_flight, lost, self._stored_time(now)), effects)
         if self._writes.retry_at is not None and self._writes.retry_at <= now:
             self._writes.flush_retries(effects)
         effects.deadline = self.next_deadline()
@@ -380,6 +375,7 @@ class SharePartition:
                 count_archived(self.counts, transitions, completed)
             effects.wake = completed.fetchable or crowded
             self._persisted_start = self._sent_start
+            self._advance_archiving(effects)
         else:
             roll_back(self.in_flight, self._locks, transitions)
             if error.code in STATE_LOST:
@@ -392,7 +388,23 @@ class SharePartition:
         effects.unused = self._abandoned and self.unused
 
     def _letters_written(self, event: events.LettersWritten, now: float, effects: Effects) -> None:
-        """Ignores all offsets: no record is archiving."""
+        if not self.stopping:
+            self._archive(event.ranges, effects)
+
+    def _advance_archiving(self, effects: Effects) -> None:
+        """Requests the letters of archiving records; without dead letters, archives them (Kafka)."""
+        if not self.in_flight.archiving or self.stopping:
+            return
+        if self.settings.dead_letters:
+            effects.archiving = bool(self.archiving(1))
+        else:
+            self._archive(((self.in_flight.start, self.in_flight.end),), effects)
+
+    def _archive(self, ranges: Sequence[tuple[int, int]], effects: Effects) -> None:
+        transition = archiving.letters_written(self.in_flight, ranges)
+        if transition.batches:
+            effects.wake = True
+            self._queue(transition, effects)
 
     def _stop(self, event: events.Stop, now: float, effects: Effects) -> None:
         self.stopping = True
@@ -405,14 +417,7 @@ class SharePartition:
 
     def _undo(self, runs: list[Run], effects: Effects) -> None:
         self.counts.unseen += sum(run.size for run in runs)
-        stored = Transition(blameless=True)
-        undone = []
-        for run in runs:
-            if run.lock is not None and run.lock.durable:
-                stored.add(run, RecordState.AVAILABLE)
-            else:
-                undone.append(run)
-        self.in_flight.undo(undone)
+        stored = undo(self.in_flight, runs)
         if stored.runs:
             self._queue(stored, effects)
 
@@ -454,11 +459,8 @@ class SharePartition:
 
     def _store_lock(self, first: int, effects: Effects) -> None:
         """Stores the lock of an acquisition whose first record is `first`."""
-        lock = self.in_flight.runs[self.in_flight.locate(first)].lock
-        assert lock is not None
-        lock.durable = True
         transition = Transition()
-        transition.locks = (lock,)
+        transition.locks = (self._locks.make_durable(first),)
         self._writes.add(transition, effects)
 
     def _queue(self, transition: Transition, effects: Effects) -> None:

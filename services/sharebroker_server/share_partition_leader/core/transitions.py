@@ -37,6 +37,8 @@ class RecordEvent(IntEnum):
     """The record belongs to an aborted transaction, or is a transaction's marker."""
     EXPIRE = auto()
     """The record is older than the group permits."""
+    LETTER_WRITTEN = auto()
+    """The dead letter of the record is written, or is not required any more."""
 
 
 TRANSITIONS: Final[Mapping[tuple[RecordState, RecordEvent], RecordState]] = {
@@ -52,8 +54,19 @@ TRANSITIONS: Final[Mapping[tuple[RecordState, RecordEvent], RecordState]] = {
     (RecordState.ACQUIRED, RecordEvent.EXHAUST): RecordState.ARCHIVED,
     (RecordState.ACQUIRED, RecordEvent.ABORT): RecordState.ARCHIVED,
     (RecordState.ACQUIRED, RecordEvent.EXPIRE): RecordState.ARCHIVED,
+    (RecordState.ARCHIVING, RecordEvent.LETTER_WRITTEN): RecordState.ARCHIVED,
 }
-"""The state after each legal event."""
+"""The state after each legal event; with dead letters, see `after`."""
+
+FAILURES: Final = frozenset({RecordEvent.REJECT, RecordEvent.EXHAUST, RecordEvent.EXPIRE})
+"""Events after which a record waits for its dead letter, if the group has dead letters."""
+
+
+def after(state: RecordState, event: RecordEvent, *, dead_letters: bool) -> RecordState:
+    """The state after a legal event; raises KeyError for an illegal one."""
+    target = TRANSITIONS[state, event]
+    return RecordState.ARCHIVING if dead_letters and event in FAILURES else target
+
 
 EVENT_OF_ACK: Final = (
     RecordEvent.GAP,
@@ -64,12 +77,16 @@ EVENT_OF_ACK: Final = (
 )
 """The event of each `AckType`, by its id."""
 
-AFTER_ACK: Final = tuple(TRANSITIONS[RecordState.ACQUIRED, event] for event in EVENT_OF_ACK)
-"""The state of a record after each `AckType`, by its id."""
+AFTER_ACK: Final = tuple(
+    tuple(after(RecordState.ACQUIRED, event, dead_letters=letters) for event in EVENT_OF_ACK)
+    for letters in (False, True)
+)
+"""The state of a record after each `AckType`, without and with dead letters, by its id."""
 
 
-def after_failed_delivery(event: RecordEvent, delivery_count: int, delivery_count_limit: int) -> RecordState:
-    """The state after a RELEASE or LOCK_TIMEOUT: ARCHIVED once the delivery limit is reached."""
-    return TRANSITIONS[
-        RecordState.ACQUIRED, RecordEvent.EXHAUST if delivery_count >= delivery_count_limit else event
-    ]
+def after_failed_delivery(
+    event: RecordEvent, delivery_count: int, delivery_count_limit: int, *, dead_letters: bool
+) -> RecordState:
+    """The state after a RELEASE or LOCK_TIMEOUT; at the delivery limit the record is exhausted."""
+    event = RecordEvent.EXHAUST if delivery_count >= delivery_count_limit else event
+    return after(RecordState.ACQUIRED, event, dead_letters=dead_letters)

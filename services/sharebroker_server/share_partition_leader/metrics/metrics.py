@@ -61,6 +61,7 @@ _GAUGES: Final = (
     ("locked_messages", "Records with an acquisition lock."),
     ("ready_messages", "Records before the end offset that can be acquired now."),
     ("waiting_messages", "Records that wait for the end of their delay, or for their delivery time."),
+    ("archiving_messages", "Failed records that wait until their dead letters are written."),
 )
 """Name and help, in the order of `InFlight.sizes`."""
 

@@ -147,7 +147,7 @@ class RecordSpans:
         for run in transition.runs:
             outcome = _outcome_of(run.target, transition)
             yield from self._outcome(outcome, StateBatch(run.first, run.last, run.target, run.delivery_count))
-        if not transition.runs:
+        if not (transition.runs or transition.letters):
             for batch in transition.batches:
                 yield from self._outcome(LOST, batch)
 
@@ -185,5 +185,5 @@ def _outcome_of(target: RecordState, transition: Transition) -> str:
     """The acknowledgement that led to a state; a record that reached the delivery limit was released."""
     if target is RecordState.ACKNOWLEDGED:
         return "accept"
-    archived = target is RecordState.ARCHIVED and transition.rejected + transition.gaps > 0
-    return "reject" if archived else "release"
+    ended = target is not RecordState.AVAILABLE and transition.rejected + transition.gaps > 0
+    return "reject" if ended else "release"

@@ -12,14 +12,17 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
 AFTER_ACK = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
-RENEW = 4
+REJECT, RENEW = 3, 4
+REJECTED, EXHAUSTED = 1, 2
 DURABLE_LOCK = 60.0
 
 Unit = tuple[int, int] | None
-Piece = tuple[int, int, int, float, str, int]
-"""Offset, state, delivery count, time, holder and token, as they are written."""
+Failure = tuple[int, int, str, str] | tuple[()]
+"""Disposition, time in ms, member id and reason; empty: none."""
+Piece = tuple[int, int, int, float, str, int, Failure]
+"""Offset, state, delivery count, time, holder, token and failure, as they are written."""
 
 
 class Rejected(Exception):
@@ -30,7 +33,7 @@ class Rejected(Exception):
 class Record:
     """One record in flight; `change` is the pending transition and the state it leads to.
 
-    Records with the same `lock` have one lock.
+    Records with the same `lock` have one lock. That a record is ARCHIVING is `known` once it is durable.
     """
 
     state: int
@@ -45,10 +48,12 @@ class Record:
     later: float = 0.0
     returned: bool = False
     not_before: float = 0.0
+    failure: Failure = ()
+    known: bool = True
 
     @property
     def finished(self) -> bool:
-        return self.state >= ACKNOWLEDGED
+        return self.state in (ACKNOWLEDGED, ARCHIVED)
 
     @property
     def ready(self) -> bool:
@@ -58,15 +63,17 @@ class Record:
         self.state, self.member, self.token, self.deadline, self.change = state, "", 0, 0.0, None
         self.not_before = 0.0
         self.lock, self.durable = 0, False
+        if state != ARCHIVING:
+            self.failure, self.known = (), True
 
-    def stored(self, numbers: Sequence[int]) -> tuple[int, int, float, str, int]:
-        """State, delivery count, time, holder and token that are stored once transitions are."""
+    def stored(self, numbers: Sequence[int]) -> tuple[int, int, float, str, int, Failure]:
+        """State, delivery count, time, holder, token and failure that are stored once transitions are."""
         if self.change and self.change[0] in numbers:
-            return self.change[1], self.count - self.returned, self.later, "", 0
+            return self.change[1], self.count - self.returned, self.later, "", 0, self.failure
         if self.state != ACQUIRED:
-            return self.state, self.count, self.not_before, "", 0
+            return self.state, self.count, self.not_before, "", 0, self.failure
         note = (self.deadline, self.member, self.token) if self.durable else (0.0, "", 0)
-        return AVAILABLE, self.count - 1, *note
+        return AVAILABLE, self.count - 1, *note, ()
 
 
 @dataclass
@@ -85,6 +92,7 @@ class Model:
     locks: dict[int, set[int]] = field(default_factory=dict)
     timeouts: set[int] = field(default_factory=set)
     last_lock: int = 0
+    failures: dict[int, Failure] = field(default_factory=dict)
 
     @classmethod
     def load(cls, settings: SharePartitionSettings, loaded: LoadedState) -> Model:
@@ -103,6 +111,7 @@ class Model:
                     record.state, record.count, record.durable = ACQUIRED, record.count + 1, True
                 elif piece.note:
                     record.not_before = piece.note.not_before_ms / 1000
+                    record.failure = piece.note.failure or ()
             model.after_end = piece.last + 1
         model.last_lock = len(notes)
         model.advance()
@@ -131,8 +140,14 @@ class Model:
         return sum(record.not_before > 0 for record in self.records.values())
 
     @property
+    def archiving(self) -> int:
+        return sum(record.state == ARCHIVING for record in self.records.values())
+
+    @property
     def most(self) -> int:
         """How many more records may be locked."""
+        if self.archiving >= self.settings.max_archiving:
+            return 0
         return self.settings.max_record_locks - self.locked
 
     @property
@@ -307,7 +322,7 @@ class Model:
                     raise Rejected
                 kind = batch.types[offset - batch.first if len(batch.types) > 1 else 0]
                 if kind != RENEW:
-                    changes[offset] = self._after(record, blameless) if kind == 2 else AFTER_ACK[kind]
+                    changes[offset] = self._after_ack(offset, kind, blameless, now)
                 elif self.settings.renew_enabled:
                     renewed.add(offset)
                 else:
@@ -347,7 +362,7 @@ class Model:
             record = self.records[offset]
             if record.durable:
                 record.change, record.later, record.returned = (number, AVAILABLE), 0.0, True
-                pieces.append((offset, AVAILABLE, record.count - 1, 0.0, "", 0))
+                pieces.append((offset, AVAILABLE, record.count - 1, 0.0, "", 0, ()))
             else:
                 record.put(AVAILABLE)
                 record.count -= 1
@@ -377,8 +392,8 @@ class Model:
             self.after_end = max(self.after_end, last + 1)
             for offset in range(first, last + 1):
                 record = self.records.get(offset)
-                if record is not None and record.state == ARCHIVED:
-                    archived.append((offset, ARCHIVED, record.count, 0.0, "", 0))
+                if record is not None and record.state in (ARCHIVING, ARCHIVED):
+                    archived.append((offset, *record.stored(())))
                 if batch.types[0] == RENEW and self._is_renewable(offset, member, changes):
                     renewed.append(offset)
                 reason = self._settle_one(offset, last, member, batch.types[0], changes, now)
@@ -401,7 +416,7 @@ class Model:
         record = self.records.get(offset)
         if record is None:
             return ""
-        if record.finished:
+        if record.state >= ACKNOWLEDGED:
             return "FINISHED"
         if record.not_before:
             return "TAKEN"
@@ -415,7 +430,7 @@ class Model:
             self._claim(offset, last, member, now)
         if kind != RENEW:
             blameless = not self.settings.releases_count
-            changes[offset] = self._after(record, blameless) if kind == 2 else AFTER_ACK[kind]
+            changes[offset] = self._after_ack(offset, kind, blameless, now)
         return ""
 
     def _claim(self, offset: int, last: int, member: str, now: float) -> None:
@@ -444,8 +459,24 @@ class Model:
         }
         return self._start_transition(number, held, "session", now)
 
+    @property
+    def _failed(self) -> int:
+        return ARCHIVING if self.settings.dead_letters else ARCHIVED
+
     def _after(self, record: Record, blameless: bool = False) -> int:
-        return AVAILABLE if blameless or record.count < self.settings.delivery_count_limit else ARCHIVED
+        again = blameless or record.count < self.settings.delivery_count_limit
+        return AVAILABLE if again else self._failed
+
+    def _after_ack(self, offset: int, kind: int, blameless: bool, now: float) -> int:
+        record = self.records[offset]
+        if kind == REJECT:
+            self._fail(offset, REJECTED, now)
+            return self._failed
+        return self._after(record, blameless) if kind == 2 else AFTER_ACK[kind]
+
+    def _fail(self, offset: int, disposition: int, now: float) -> None:
+        member_id = self.records[offset].member.partition("@")[2]
+        self.failures[offset] = (disposition, int(now * 1000), member_id, "")
 
     def _later(self, count: int, cause: str, now: float, delay: float | None = None) -> float:
         """When a record is delivered again; 0: at once."""
@@ -469,9 +500,14 @@ class Model:
         for offset, state in changes.items():
             record = self.records[offset]
             record.change = (number, state)
+            if state == ARCHIVING:
+                if offset not in self.failures:
+                    self._fail(offset, EXHAUSTED, now)
+                record.failure = self.failures[offset]
             record.later = self._later(record.count, cause, now, delay) if state == AVAILABLE else 0.0
             record.returned = blameless and state == AVAILABLE
             self.written[number].append((offset, *record.stored([number])))
+        self.failures.clear()
         return bool(changes)
 
     # --- time and the log
@@ -483,13 +519,17 @@ class Model:
         for offset, record in sorted(self.records.items()):
             if record.state == ACQUIRED and not record.change and record.deadline <= now:
                 lost.append((record.member, record.token, offset, record.count, self._after(record)))
+                self._fail(offset, EXHAUSTED, now)
                 record.put(self._after(record))
+                if record.state == ARCHIVING:
+                    record.failure, record.known = self.failures[offset], False
                 if record.state == AVAILABLE:
                     record.not_before = self._later(record.count, "timeout", now)
         self.written[number] = [
-            (offset, state, count, self.records[offset].not_before, "", 0)
+            (offset, state, count, self.records[offset].not_before, "", 0, self.records[offset].failure)
             for _, _, offset, count, state in lost
         ]
+        self.failures.clear()
         self.timeouts.add(number)
         self.advance()
         return lost
@@ -506,10 +546,42 @@ class Model:
         self.advance()
 
     def move_log_start(self, to: int) -> None:
-        if to > self.start:
+        if any(x < to and record.state == ARCHIVING for x, record in self.records.items()):
+            for record in (r for x, r in self.records.items() if x < to and r.state < ACKNOWLEDGED):
+                record.put(ARCHIVED)
+            for offset in range(self.after_end, to):
+                self.records[offset] = Record(ARCHIVED, 0, None)
+            self.after_end = max(self.after_end, to)
+            self.advance()
+        elif to > self.start:
             self.records = {offset: record for offset, record in self.records.items() if offset >= to}
             self.after_end = max(self.after_end, to)
             self.advance()
+
+    # --- dead letters
+
+    def requested_letters(self, limit: int) -> list[tuple[int, int, Failure]]:
+        """Offset, delivery count and failure of the first archiving records whose state is durable."""
+        found = [
+            (offset, record.count, record.failure)
+            for offset, record in sorted(self.records.items())
+            if record.state == ARCHIVING and record.known
+        ]
+        return found[:limit]
+
+    def letters_written(self, number: int, offsets: Iterable[int]) -> bool:
+        self.written[number] = []
+        for offset in sorted(set(offsets) & self.records.keys()):
+            record = self.records[offset]
+            if record.state == ARCHIVING:
+                record.put(ARCHIVED)
+                self.written[number].append((offset, *record.stored(())))
+        self.advance()
+        return bool(self.written[number])
+
+    def configure(self, number: int, settings: SharePartitionSettings) -> bool:
+        self.settings = settings
+        return self.letters_written(number, () if settings.dead_letters else list(self.records))
 
     # --- durability
 
@@ -519,8 +591,9 @@ class Model:
             offset: record.change[1] if record.change and record.change[0] in numbers else record.state
             for offset, record in self.records.items()
         }
-        start = min((x for x, state in states.items() if state < ACKNOWLEDGED), default=self.after_end)
-        complete = sum(offset >= start and state >= ACKNOWLEDGED for offset, state in states.items())
+        ended = (ACKNOWLEDGED, ARCHIVED)
+        start = min((x for x, state in states.items() if state not in ended), default=self.after_end)
+        complete = sum(offset >= start and state in ended for offset, state in states.items())
         pieces = [piece for number in numbers for piece in self.written[number]]
         pieces += [piece for number in numbers for piece in self._newer(number, numbers)]
         for number in numbers:
@@ -542,8 +615,14 @@ class Model:
             if record.change and record.change[0] in numbers:
                 _, state = record.change
                 record.change = None
+                if not durable:
+                    record.failure = ()
                 if durable:
                     record.put(state)
                     record.not_before = record.later
                     record.count -= record.returned
+        pieces = [piece for number in numbers for piece in self.written[number]]
+        for offset, state, *_ in pieces if durable else ():
+            if state == ARCHIVING and offset in self.records:
+                self.records[offset].known = True
         self.advance()

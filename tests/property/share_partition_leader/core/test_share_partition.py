@@ -10,7 +10,7 @@ from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import FINISHED, AckBatch, AcquiredRange, AcquireMode, StateNote, StateWrite
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateNote, StateWrite
 from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff, RetryCause
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
@@ -18,8 +18,16 @@ from sharebroker_server.share_partition_leader.core.events import (
     LoadedState,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.runs import Transition
-from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, Piece, Rejected
+from sharebroker_server.share_partition_leader.core.runs import ENDED, Transition
+from tests.property.share_partition_leader.core.model import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVING,
+    AVAILABLE,
+    Model,
+    Piece,
+    Rejected,
+)
 from tests.support.examples import scaled
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import Store, check, compact
@@ -35,6 +43,8 @@ LIMITS = st.builds(
     max_runs=st.sampled_from([3, 8, 20_000, 20_000]),
     renew_enabled=st.sampled_from([True, True, False]),
     releases_count=st.sampled_from([True, True, False]),
+    dead_letters=st.sampled_from([True, True, False]),
+    max_archiving=st.sampled_from([4, 10_000, 10_000]),
     backoff=st.none()
     | st.builds(
         RetryBackoff,
@@ -51,7 +61,7 @@ LIMITS = st.builds(
 def _flat(written: StateWrite) -> list[Piece]:
     noted = ((b, b.note or StateNote(0)) for b in written.batches)
     return sorted(
-        (offset, int(b.state), b.delivery_count, note.not_before_ms / 1000, note.holder, note.lock_token)
+        (offset, int(b.state), b.delivery_count, note.not_before_ms / 1000, *note[1:3], note.failure or ())
         for b, note in noted
         for offset in range(b.first, b.last + 1)
     )
@@ -88,14 +98,14 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.store = Store(start)
         self.now = 0.0
         self.epoch = 1
-        self.accepted: set[int] = set()
+        self.ended: set[int] = set()
         self._lead(limits, LoadedState(3, 1, start))
 
     def _lead(self, limits: SharePartitionSettings, loaded: LoadedState) -> None:
         self.share = SteppedPartition(limits, loaded)
         self.model = Model.load(limits, loaded)
         check(self.share)
-        self.share.handle(Loaded(), self.now)
+        loaded_effects = self.share.handle(Loaded(), self.now)
         self.model.end_waits(self.now)
         self.number = 0
         self.numbers: dict[Transition, int] = {}
@@ -103,6 +113,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.sent: list[tuple[list[Transition], bool]] = []
         self.handed: list[tuple[str, AcquiredRange]] = []
         self.unsure: set[int] = set()
+        archived = self.model.configure(0, limits)
+        self._queue(next((each for each in loaded_effects.transitions if each.letters), None), archived)
 
     def _queue(self, transition: Transition | None, expected: bool) -> None:
         assert (transition is not None) is expected
@@ -141,7 +153,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert all(a.token == self.model.token for a in acquired)
         if mode is AcquireMode.RECORD_LIMIT:
             assert len(expected) <= most
-        assert self.accepted.isdisjoint(x for x, _ in expected)
+        assert self.ended.isdisjoint(x for x, _ in expected)
         if acquired and aborted is not None:
             first = acquired[0].first + aborted[0]
             gone = range(first, first + aborted[1] + 1)
@@ -335,10 +347,22 @@ class SharePartitionMachine(RuleBasedStateMachine):
             rejected = {lock for number in numbers for lock in self.model.locks.get(number, ())}
             self.unsure.update(x for x, record in self.model.records.items() if record.lock in rejected)
         if durable:
-            self.accepted.update(finishing)
+            self.ended.update(finishing)
             assert completed.acknowledged + completed.archived == len(finishing)
             assert completed.released == len(released)
             assert completed.fetchable is bool(released or self.share.start_offset > start)
+
+    @precondition(lambda self: self.model.archiving)
+    @rule(limit=st.integers(1, 30), back=st.integers(0, 9), beyond=st.integers(0, 3))
+    def write_letters(self, limit: int, back: int, beyond: int) -> None:
+        """The letters of some records were written; ranges may repeat and contain other records."""
+        ranges = [(one.first, one.last + beyond) for one in self.share.archiving(limit)[-1 - back :]]
+        offsets = {x for first, last in ranges for x in range(first, last + 1)}
+        unknown = {x for x in offsets if x in self.model.records and not self.model.records[x].known}
+        if not unknown:
+            self.number += 1
+            queued = self.share.write_letters([*ranges, *ranges[:1]], self.now)
+            self._queue(queued, self.model.letters_written(self.number, offsets))
 
     @rule(trouble=st.integers(0, 9), member=MEMBERS, data=st.data())
     def trouble(self, trouble: int, member: str, data: st.DataObject) -> None:
@@ -352,7 +376,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
         elif trouble == 6:
             self._compact(data.draw(st.integers(0, 30)), data.draw(st.integers(1, 5)))
         elif trouble == 7:
-            self.share.settings = self.model.settings = data.draw(LIMITS)
+            settings = data.draw(LIMITS)
+            self.number += 1
+            archived = self.share.configure(settings, self.now)
+            self._queue(archived, self.model.configure(self.number, settings))
         elif trouble == 8:
             self._change_leader()
         elif trouble == 9:
@@ -361,9 +388,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
             self._queue(renewed, self.model.renew_all(self.number, member, self.now))
 
     def _move_log_start(self, by: int) -> None:
-        to = max(0, self.share.start_offset + by)
-        assert self.share.move_log_start(to) is (to > self.model.start)
+        to, before = max(0, self.share.start_offset + by), self.model.start
         self.model.move_log_start(to)
+        assert self.share.move_log_start(to) is (self.model.start > before)
 
     def _compact(self, at: int, size: int) -> None:
         first = self.share.start_offset + at
@@ -387,8 +414,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 run.lock.member if run.lock else "",
                 run.lock.token if run.lock else 0,
                 (self.numbers[run.pending], int(run.target)) if run.pending else None,
-                tuple(run.batch) if run.batch and run.state not in FINISHED else None,
+                tuple(run.batch) if run.batch and run.state not in ENDED else None,
                 run.not_before_ms / 1000,
+                (run.failure or ()) if run.state == ARCHIVING else (),
+                run.stored,
             )
             for run in share.in_flight.runs
             for offset in range(run.first, run.last + 1)
@@ -400,15 +429,23 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 r.member,
                 r.token,
                 r.change,
-                None if r.finished else r.unit,
+                None if r.state >= ACKNOWLEDGED else r.unit,
                 r.not_before,
+                r.failure if r.state == ARCHIVING else (),
+                r.known,
             )
             for offset, r in model.records.items()
         }
         assert (share.start_offset, share.end_offset) == (model.start, model.end)
         in_flight = share.in_flight
         assert (in_flight.locked, in_flight.ready) == (model.locked, model.ready)
-        assert in_flight.waiting == model.waiting
+        assert (in_flight.waiting, in_flight.archiving) == (model.waiting, model.archiving)
+        requested = [
+            (x, one.delivery_count, (one.disposition, one.time_ms, one.member_id, one.reason))
+            for one in share.archiving(5)
+            for x in range(one.first, one.last + 1)
+        ]
+        assert requested == model.requested_letters(5)
         assert share.delivery_complete_count == model.complete_count
         assert share.next_fetch_offset() == model.next_fetch_offset()
         model.runs = len(share.in_flight.runs)
@@ -429,6 +466,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def a_new_leader_loads_locks_and_waits(self) -> None:
         """A durable lock keeps its holder, token, deadline and count, a record that waits its time.
 
+        An archiving record keeps its count and how it failed.
+
         Every other record can be acquired at once. Nothing is known of a failed write that may be stored, and
         of a failed renewal.
         """
@@ -439,7 +478,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
             if record.finished or offset in self.unsure or offset not in loaded:
                 continue
             after = loaded[offset]
-            if record.durable:
+            if record.state == ARCHIVING:
+                described = (offset, after.state, after.count, after.failure)
+                assert described == (offset, ARCHIVING, record.count, record.failure)
+            elif record.durable:
                 held = (offset, after.state, after.member, after.token, after.deadline, after.count)
                 assert held == (offset, ACQUIRED, record.member, record.token, record.deadline, record.count)
             elif record.not_before:
@@ -449,9 +491,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 assert after.not_before <= self.now
 
     @invariant()
-    def confirmed_records_stay_finished(self) -> None:
+    def confirmed_records_are_not_delivered_again(self) -> None:
         if hasattr(self, "share"):
-            assert all(self.store.finished(offset) for offset in self.accepted)
+            assert all(self.store.ended(offset) for offset in self.ended)
 
 
 TestSharePartition = SharePartitionMachine.TestCase

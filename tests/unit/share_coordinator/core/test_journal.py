@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import FailedRecords, JournalUpdate, StateBatch
+from sharebroker_protocol.model import (
+    FailedRecords,
+    FailureNote,
+    JournalUpdate,
+    StateBatch,
+    StateNote,
+)
 from sharebroker_server.share_coordinator.core.commands import (
     Delete,
     DeleteTopicState,
@@ -88,6 +94,13 @@ def test_offsets_that_were_finished_before_are_left_out(
 ) -> None:
     shard = opened(write(*finished, start=start), failing(entry(2, 9)))
     assert listed(shard) == (expected, 0)
+
+
+def test_archiving_records_are_listed_once() -> None:
+    failed = entry(3, 4)
+    archiving = StateBatch(3, 4, 3, 1, StateNote(failure=FailureNote(*failed[2:3], *failed[4:])))
+    once = write(archiving)._replace(failed=JournalUpdate((failed,), 3))
+    assert listed(opened(once, once, failing(failed))) == ([(3, 4)], 0)
 
 
 def test_the_oldest_entries_are_dropped_and_counted() -> None:

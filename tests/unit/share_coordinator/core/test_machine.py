@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateNote
+from sharebroker_protocol.model import FailureNote, SharePartitionKey, StateBatch, StateNote
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import (
     NO_LEASE,
@@ -385,6 +385,35 @@ def test_durable_locks_count_as_locked_until_their_end(skew: float, locked: int)
     waiting = StateBatch(120, 122, 0, 1, StateNote(now_ms + 90_000))
     shard.run(write(*batches, waiting, state_epoch=5, leader_epoch=3))
     assert shard.run(Summarize(KEY, skew)) == SummaryReply(5, 3, 100, 0, 3, locked)
+
+
+def test_archiving_records_are_counted() -> None:
+    shard = shard_in(LED)
+    failed = StateBatch(110, 114, 3, 1, StateNote(failure=FailureNote(1, 5, "m1", "bad")))
+    shard.run(write(failed, batch(120, 121, 3), state_epoch=5, leader_epoch=3))
+    assert shard.run(Summarize(KEY)) == SummaryReply(5, 3, 100, 0, 0, 0, 7)
+    shard.run(write(batch(110, 121, 4), state_epoch=5, leader_epoch=3))
+    assert shard.run(Summarize(KEY)) == SummaryReply(5, 3, 100, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "note"),
+    [
+        (0, StateNote(failure=FailureNote(1))),
+        (4, StateNote(failure=FailureNote(1))),
+        (3, StateNote(9)),
+        (3, StateNote(9, failure=FailureNote(1))),
+        (3, StateNote(0, "@m", 5, FailureNote(1))),
+        (3, StateNote(failure=FailureNote(0))),
+        (3, StateNote(failure=FailureNote(4))),
+        (3, StateNote(failure=FailureNote(1, -1))),
+        (3, StateNote(failure=FailureNote(1, 0, "m" * 4097))),
+        (3, StateNote(failure=FailureNote(1, 0, "", "x" * 257))),
+    ],
+)
+def test_invalid_failures_are_rejected(state: int, note: StateNote) -> None:
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        shard_in(LED).run(write(StateBatch(110, 114, state, 1, note), state_epoch=5, leader_epoch=3))
 
 
 def test_unset_start_offset_leaves_the_count_unset() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from sharebroker_protocol.model import StateBatch, StateNote
+from sharebroker_protocol.model import FailureNote, StateBatch, StateNote
 from sharebroker_server.share_coordinator.core.state import (
     ShareCheckpoint,
     ShareDelta,
@@ -78,6 +78,9 @@ CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
     ("the higher delivery count is kept", [(100, 110, 2, 2)], [(100, 110, 0, 1)], -1, [(100, 110, 2, 2)]),
     ("higher count beats a final state", [(100, 110, 2, 1)], [(100, 110, 0, 2)], -1, [(100, 110, 0, 2)]),
     ("archived beats acknowledged", [(100, 110, 2, 1)], [(100, 110, 4, 1)], -1, [(100, 110, 4, 1)]),
+    ("archiving beats acknowledged", [(100, 110, 2, 1)], [(100, 110, 3, 1)], -1, [(100, 110, 3, 1)]),
+    ("acknowledged does not beat archiving", [(100, 110, 3, 1)], [(100, 110, 2, 1)], -1, [(100, 110, 3, 1)]),
+    ("archived ends archiving", [(100, 110, 3, 1)], [(100, 110, 4, 1)], -1, [(100, 110, 4, 1)]),
     ("archived beats archiving", [(100, 110, 4, 1)], [(100, 110, 3, 1)], -1, [(100, 110, 4, 1)]),
     ("contiguous and the same become one", [(100, 109, 0, 1)], [(110, 119, 0, 1)], -1, [(100, 119, 0, 1)]),
     (
@@ -193,6 +196,9 @@ def test_two_batches_combine_in_every_relative_position(
         assert combine(runs, added, start) == naive.runs()
 
 
+FAILED = StateNote(failure=FailureNote(1, 5, "m1", "bad"))
+
+
 @pytest.mark.parametrize(
     ("older", "newer", "kept"),
     [
@@ -205,6 +211,8 @@ def test_two_batches_combine_in_every_relative_position(
         pytest.param((0, 2, StateNote(9)), (0, 1, StateNote(5)), StateNote(9), id="a lower count loses"),
         pytest.param((0, 1, StateNote(9)), (0, 2, None), None, id="a higher count wins"),
         pytest.param((0, 1, StateNote(9)), (4, 1, None), None, id="a higher state wins"),
+        pytest.param((0, 1, None), (3, 1, FAILED), FAILED, id="a failure"),
+        pytest.param((3, 1, FAILED), (4, 1, None), None, id="the end of archiving"),
     ],
 )
 def test_note_of_the_newer_batch_wins_at_equal_state_and_count(

@@ -26,13 +26,14 @@ def test_read_response_has_every_field() -> None:
     fields = messages.READ_REPLY.fields(ReadReply(3, 100, BATCHES))
     assert (fields["state_epoch"], fields["start_offset"]) == (3, 100)
     assert tuple(StateBatch(*part.values()) for part in fields["state_batches"]) == BATCHES
-    assert messages.SUMMARY.fields(SummaryReply(3, 4, 100, 5, 7, 6)) == {
+    assert messages.SUMMARY.fields(SummaryReply(3, 4, 100, 5, 7, 6, 2)) == {
         "state_epoch": 3,
         "leader_epoch": 4,
         "start_offset": 100,
         "delivery_complete_count": 5,
         "waiting_count": 7,
         "locked_count": 6,
+        "archiving_count": 2,
     }
 
 

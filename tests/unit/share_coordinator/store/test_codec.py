@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.model import (
     Disposition,
     FailedRecords,
+    FailureNote,
     JournalUpdate,
     SharePartitionKey,
     StateBatch,
@@ -31,9 +32,13 @@ keys = st.builds(SharePartitionKey, st.text(st.characters(exclude_categories=["C
 RUNS = 20_000
 """`group.share.partition.max.runs`."""
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 notes = st.one_of(
     st.none(),
-    st.builds(StateNote, int64, st.text(st.characters(exclude_categories=["Cs"]), max_size=3), int64),
+    st.builds(StateNote, int64, TEXT, int64, st.none()),
+    st.builds(
+        StateNote, st.just(0), st.just(""), st.just(0), st.builds(FailureNote, int32, int64, TEXT, TEXT)
+    ),
 )
 batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32, notes), max_size=4).map(
     tuple
@@ -127,6 +132,19 @@ def test_checkpoints_of_any_size_are_decoded(number: int) -> None:
     changed = checkpoint_of((*batches[:-1], batches[-1]._replace(delivery_count=9)))
     assert CODEC.decode(CODEC.encode(changed)) == changed
     assert CODEC.decode(CODEC.encode(checkpoint)) == checkpoint
+
+
+@pytest.mark.parametrize("number", [3, COLUMNS_FROM, CHUNK + 1])
+def test_failures_of_archiving_records_are_stored(number: int) -> None:
+    failed = StateNote(failure=FailureNote(2, 5, "m1", "bad"))
+    notes = [failed, None, StateNote(7), StateNote(9, "@m", 5), StateNote(failure=FailureNote(1))]
+    states = [3, 3, 0, 0, 3]
+    batches = tuple(StateBatch(n, n, states[n % 5], 1, notes[n % 5]) for n in range(number))
+    checkpoint = checkpoint_of(batches)
+    payload = CODEC.encode(checkpoint)
+    assert CODEC.decode(payload) == checkpoint
+    stored = pb.ShareStateRecord.FromString(payload).checkpoint.state_batches[0]
+    assert (stored.delivery_state, stored.note.failure.reason) == (3, "bad")
 
 
 @pytest.mark.parametrize("noted", [[], [0, 1], [COLUMNS_FROM]])

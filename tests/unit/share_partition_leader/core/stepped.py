@@ -20,12 +20,15 @@ from sharebroker_server.share_partition_leader.core.events import (
     Acquire,
     AcquireRequest,
     Completed,
+    Configure,
     Effects,
+    LettersWritten,
     LogBatch,
     LostLock,
     MembersLeft,
     Reconcile,
     RenewAll,
+    SharePartitionSettings,
     TimerFired,
     UndoAcquire,
 )
@@ -126,6 +129,12 @@ class SteppedPartition(SharePartition):
 
     def release_member(self, member: str, session: str = "", now: float = 0.0) -> Transition | None:
         return _queued(self.handle(MembersLeft((member,), session), now))
+
+    def write_letters(self, ranges: Sequence[tuple[int, int]], now: float) -> Transition | None:
+        return _queued(self.handle(LettersWritten(ranges), now))
+
+    def configure(self, settings: SharePartitionSettings, now: float) -> Transition | None:
+        return _queued(self.handle(Configure(settings), now))
 
     def expire(self, now: float) -> Expired:
         effects = self.handle(TimerFired(), now)

@@ -22,15 +22,20 @@ from sharebroker_server.share_partition_leader.core.events import (
     LogBatch,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.runs import Run, Transition
+from sharebroker_server.share_partition_leader.core.runs import ENDED, Run, Transition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 OPTIMIZED, LIMITED = AcquireMode
 
-_NAMES = {"available": AVAILABLE, "acknowledged": ACKNOWLEDGED, "archived": ARCHIVED}
+_NAMES = {
+    "available": AVAILABLE,
+    "acknowledged": ACKNOWLEDGED,
+    "archiving": ARCHIVING,
+    "archived": ARCHIVED,
+}
 
 
 def batch(text: str) -> StateBatch:
@@ -165,6 +170,7 @@ def check(share: SteppedPartition) -> None:
     assert in_flight.complete_count == sum(run.size for run in runs if run.state in FINISHED)
     assert in_flight.locked == sum(run.size for run in runs if run.lock is not None)
     assert in_flight.waiting == sum(run.size for run in runs if run.not_before_ms)
+    assert in_flight.archiving == sum(run.size for run in runs if run.state is ARCHIVING)
     assert in_flight.ready == sum(run.size for run in runs if run.ready)
     assert in_flight.sizes()[2] == sum(run.size for run in runs)
     for run in runs:
@@ -177,13 +183,16 @@ def _check_run(run: Run) -> None:
     assert (run.lock is not None) == (run.state is ACQUIRED)
     assert run.pending is None or (run.lock is not None and run in run.pending.runs)
     assert run.delivery_count > 0 or run.state in (AVAILABLE, ARCHIVED)
+    failing = run.pending is not None and run.target in (ARCHIVING, ARCHIVED)
+    assert run.failure is None or run.state is ARCHIVING or failing
+    assert run.stored or run.state is ARCHIVING
     assert not run.not_before_ms or run.state is AVAILABLE
     if run.lock is not None:
         assert run.lock.first <= run.first
         assert run.last <= run.lock.last
     if run.batch is None:
-        assert run.delivery_count == 0 or run.state in FINISHED
-    elif run.state not in FINISHED:
+        assert run.delivery_count == 0 or run.state in ENDED
+    elif run.state not in ENDED:
         assert run.batch.first <= run.first
         assert run.last <= run.batch.last
 
@@ -226,8 +235,12 @@ class Store:
         self.records = {offset: value for offset, value in self.records.items() if offset >= self.start}
 
     def finished(self, offset: int) -> bool:
-        """Whether a new leader would never deliver the offset."""
-        return offset < self.start or self.records.get(offset, (0, AVAILABLE))[1] >= ACKNOWLEDGED
+        """Whether the start offset of a new leader may pass the offset."""
+        return offset < self.start or self.records.get(offset, (0, AVAILABLE))[1] in FINISHED
+
+    def ended(self, offset: int) -> bool:
+        """Whether a new leader would not deliver the offset."""
+        return self.finished(offset) or self.records[offset][1] is ARCHIVING
 
     def loaded(self, leader_epoch: int = 8) -> LoadedState:
         """Returns the state that a new leader reads."""

@@ -53,7 +53,7 @@ def test_a_delayed_release_is_written_as_a_release() -> None:
     assert share.complete([transition]) == Completed(False, 0, 0, 0)
     assert picture(share, members=True) == "0-1 acquired 1 m1, 2-4 available 1 from 10, 5-9 acquired 1 m1"
     assert share.in_flight.waiting_ranges() == [(2, 4)]
-    assert share.in_flight.sizes() == (10, 3, 10, 7, 0, 3)
+    assert share.in_flight.sizes() == (10, 3, 10, 7, 0, 3, 0)
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_records_with_a_loaded_lock_count_as_locked() -> None:
     leaders = Leaders()
     leaders.acquire("@m1", HOUR)
     leaders.fail_over()
-    assert leaders.share.in_flight.sizes() == (5, 1, 5, 5, 0, 0)
+    assert leaders.share.in_flight.sizes() == (5, 1, 5, 5, 0, 0, 0)
     assert not leaders.share.unused
     assert isinstance(leaders.share, SharePartition)
 

@@ -141,10 +141,10 @@ def test_reconciled_records_are_counted_by_type() -> None:
 
 def test_sizes_count_window_locks_and_available_records() -> None:
     share = opened()
-    assert share.in_flight.sizes() == (0, 0, 0, 0, 0, 0)
+    assert share.in_flight.sizes() == (0, 0, 0, 0, 0, 0, 0)
     fetch(share, "0-9 10-19")
     ack(share, "12", RELEASE)
-    assert share.in_flight.sizes() == (20, 3, 20, 19, 1, 0)
+    assert share.in_flight.sizes() == (20, 3, 20, 19, 1, 0, 0)
 
 
 def test_counts_are_added() -> None:

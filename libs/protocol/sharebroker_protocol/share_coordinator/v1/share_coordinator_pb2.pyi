@@ -20,30 +20,66 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class FailureNote(_message.Message):
+    """How archiving records failed; the fields are those of FailedRecords. Not in Kafka."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISPOSITION_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    disposition: _builtins.int
+    time_ms: _builtins.int
+    member_id: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        disposition: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disposition", b"disposition", "member_id", b"member_id", "reason", b"reason", "time_ms", b"time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailureNote: _TypeAlias = FailureNote  # noqa: Y015
+
+@_typing.final
 class StateNote(_message.Message):
-    """Offsets in one state (Kafka: StateBatch)."""
+    """What is stored of a state beyond Kafka's fields."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
     HOLDER_FIELD_NUMBER: _builtins.int
     LOCK_TOKEN_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     not_before_ms: _builtins.int
     """An available record is not delivered before this time: milliseconds since the Unix epoch by the clock of Redis."""
     holder: _builtins.str
     """The holder of a durable lock that ends at `not_before_ms`, as in the stored record. Absent: the record is not locked."""
     lock_token: _builtins.int
     """The token of the lock. The delivery count is the one before the lock."""
+    @_builtins.property
+    def failure(self) -> Global___FailureNote:
+        """Absent: the records are not archiving, or were stored without it. Otherwise the note has no other fields."""
+
     def __init__(
         self,
         *,
         not_before_ms: _builtins.int = ...,
         holder: _builtins.str = ...,
         lock_token: _builtins.int = ...,
+        failure: Global___FailureNote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -51,6 +87,8 @@ Global___StateNote: _TypeAlias = StateNote  # noqa: Y015
 
 @_typing.final
 class StateBatch(_message.Message):
+    """Offsets in one state (Kafka: StateBatch)."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
@@ -62,7 +100,7 @@ class StateBatch(_message.Message):
     last_offset: _builtins.int
     """Inclusive."""
     delivery_state: _builtins.int
-    """0 available, 2 acknowledged, 4 archived. Acquired (1) is never stored."""
+    """0 available, 2 acknowledged, 3 archiving, 4 archived. Acquired (1) is never stored."""
     delivery_count: _builtins.int
     @_builtins.property
     def note(self) -> Global___StateNote:
@@ -87,7 +125,7 @@ Global___StateBatch: _TypeAlias = StateBatch  # noqa: Y015
 
 @_typing.final
 class FailedRecords(_message.Message):
-    """Offsets that were archived together although no member accepted them. Not in Kafka."""
+    """Offsets that failed together: they end although no member accepted them. Not in Kafka."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -685,6 +723,7 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
         DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
         WAITING_COUNT_FIELD_NUMBER: _builtins.int
         LOCKED_COUNT_FIELD_NUMBER: _builtins.int
+        ARCHIVING_COUNT_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
@@ -698,6 +737,8 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
         """The number of records that wait for the end of a delay. Absent: none, or an older server. Not in Kafka."""
         locked_count: _builtins.int
         """The number of records with a durable lock. Absent: none, or an older server. Not in Kafka."""
+        archiving_count: _builtins.int
+        """The number of archiving records. Absent: none, or an older server. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -710,15 +751,20 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
             delivery_complete_count: _builtins.int = ...,
             waiting_count: _builtins.int | None = ...,
             locked_count: _builtins.int | None = ...,
+            archiving_count: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_locked_count", b"_locked_count", "_waiting_count", b"_waiting_count", "locked_count", b"locked_count", "waiting_count", b"waiting_count"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_archiving_count", b"_archiving_count", "_locked_count", b"_locked_count", "_waiting_count", b"_waiting_count", "archiving_count", b"archiving_count", "locked_count", b"locked_count", "waiting_count", b"waiting_count"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked_count", b"_locked_count", "_waiting_count", b"_waiting_count", "delivery_complete_count", b"delivery_complete_count", "error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "locked_count", b"locked_count", "partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "waiting_count", b"waiting_count"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_archiving_count", b"_archiving_count", "_locked_count", b"_locked_count", "_waiting_count", b"_waiting_count", "archiving_count", b"archiving_count", "delivery_complete_count", b"delivery_complete_count", "error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "locked_count", b"locked_count", "partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "waiting_count", b"waiting_count"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__archiving_count: _TypeAlias = _typing.Literal["archiving_count"]  # noqa: Y015
+        _WhichOneofArgType__archiving_count: _TypeAlias = _typing.Literal["_archiving_count", b"_archiving_count"]  # noqa: Y015
         _WhichOneofReturnType__locked_count: _TypeAlias = _typing.Literal["locked_count"]  # noqa: Y015
         _WhichOneofArgType__locked_count: _TypeAlias = _typing.Literal["_locked_count", b"_locked_count"]  # noqa: Y015
         _WhichOneofReturnType__waiting_count: _TypeAlias = _typing.Literal["waiting_count"]  # noqa: Y015
         _WhichOneofArgType__waiting_count: _TypeAlias = _typing.Literal["_waiting_count", b"_waiting_count"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__archiving_count) -> _WhichOneofReturnType__archiving_count | None: ...
         @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__locked_count) -> _WhichOneofReturnType__locked_count | None: ...
         @_typing.overload

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/share_state.proto\x12\x16sharebroker.storage.v1\"J\n\x11SharePartitionKey\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\"K\n\x0eShareStateNote\x12\x15\n\rnot_before_ms\x18\x01 \x01(\x03\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x12\n\nlock_token\x18\x03 \x01(\x03\"\xa2\x01\n\x0fShareStateBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\x34\n\x04note\x18\x05 \x01(\x0b\x32&.sharebroker.storage.v1.ShareStateNote\"\x9b\x01\n\rFailedRecords\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x13\n\x0b\x64isposition\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\x0f\n\x07time_ms\x18\x05 \x01(\x03\x12\x11\n\tmember_id\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\"y\n\rJournalUpdate\x12\x36\n\x07records\x18\x01 \x03(\x0b\x32%.sharebroker.storage.v1.FailedRecords\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0f\n\x07\x64ropped\x18\x03 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\"\xdd\x02\n\x0fShareCheckpoint\x12\x18\n\x10\x63heckpoint_epoch\x18\x01 \x01(\x05\x12\x13\n\x0bstate_epoch\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x06 \x01(\x03\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x12>\n\rstate_batches\x18\x08 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\x12\x35\n\x06\x66\x61iled\x18\t \x01(\x0b\x32%.sharebroker.storage.v1.JournalUpdate\x12\x0f\n\x07\x63olumns\x18\n \x01(\x08\x12\r\n\x05noted\x18\x0b \x03(\x05\"\xc7\x02\n\nShareDelta\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x18\n\x10\x63heckpoint_epoch\x18\x02 \x01(\x05\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cstart_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12>\n\rstate_batches\x18\x06 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x12\x35\n\x06\x66\x61iled\x18\x08 \x01(\x0b\x32%.sharebroker.storage.v1.JournalUpdateB\x0f\n\r_leader_epochB\x0f\n\r_start_offset\"6\n\x18ShareCheckpointTombstone\x12\x1a\n\x12write_timestamp_ms\x18\x01 \x01(\x03\"F\n\x13ShareDeltaTombstone\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x1a\n\x12write_timestamp_ms\x18\x02 \x01(\x03\"\xe1\x02\n\x10ShareStateRecord\x12\x36\n\x03key\x18\x01 \x01(\x0b\x32).sharebroker.storage.v1.SharePartitionKey\x12=\n\ncheckpoint\x18\x02 \x01(\x0b\x32\'.sharebroker.storage.v1.ShareCheckpointH\x00\x12\x33\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\".sharebroker.storage.v1.ShareDeltaH\x00\x12P\n\x14\x63heckpoint_tombstone\x18\x04 \x01(\x0b\x32\x30.sharebroker.storage.v1.ShareCheckpointTombstoneH\x00\x12\x46\n\x0f\x64\x65lta_tombstone\x18\x05 \x01(\x0b\x32+.sharebroker.storage.v1.ShareDeltaTombstoneH\x00\x42\x07\n\x05value\"\xa3\x04\n\x0eStateWithZeros\x12\x45\n\ncheckpoint\x18\x02 \x01(\x0b\x32\x31.sharebroker.storage.v1.StateWithZeros.Checkpoint\x1a|\n\x04Note\x12\x1a\n\rnot_before_ms\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x06holder\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x17\n\nlock_token\x18\x03 \x01(\x03H\x02\x88\x01\x01\x42\x10\n\x0e_not_before_msB\t\n\x07_holderB\r\n\x0b_lock_token\x1a\xf8\x01\n\x05\x42\x61tch\x12\x19\n\x0c\x66irst_offset\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0blast_offset\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1b\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x39\n\x04note\x18\x05 \x01(\x0b\x32+.sharebroker.storage.v1.StateWithZeros.NoteB\x0f\n\r_first_offsetB\x0e\n\x0c_last_offsetB\x11\n\x0f_delivery_stateB\x11\n\x0f_delivery_count\x1aQ\n\nCheckpoint\x12\x43\n\rstate_batches\x18\x08 \x03(\x0b\x32,.sharebroker.storage.v1.StateWithZeros.Batch\"\x8b\x03\n\x0cStateColumns\x12\x43\n\ncheckpoint\x18\x02 \x01(\x0b\x32/.sharebroker.storage.v1.StateColumns.Checkpoint\x1a\x42\n\x05Notes\x12\x15\n\rnot_before_ms\x18\x01 \x03(\x03\x12\x0e\n\x06holder\x18\x02 \x03(\t\x12\x12\n\nlock_token\x18\x03 \x03(\x03\x1a\x9e\x01\n\x07\x42\x61tches\x12\x14\n\x0c\x66irst_offset\x18\x01 \x03(\x03\x12\x13\n\x0blast_offset\x18\x02 \x03(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x03(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x03(\x05\x12\x38\n\x04note\x18\x05 \x01(\x0b\x32*.sharebroker.storage.v1.StateColumns.Notes\x1aQ\n\nCheckpoint\x12\x43\n\rstate_batches\x18\x08 \x01(\x0b\x32,.sharebroker.storage.v1.StateColumns.Batchesb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/share_state.proto\x12\x16sharebroker.storage.v1\"J\n\x11SharePartitionKey\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\"V\n\x0b\x46\x61ilureNote\x12\x13\n\x0b\x64isposition\x18\x01 \x01(\x05\x12\x0f\n\x07time_ms\x18\x02 \x01(\x03\x12\x11\n\tmember_id\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\x81\x01\n\x0eShareStateNote\x12\x15\n\rnot_before_ms\x18\x01 \x01(\x03\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x12\n\nlock_token\x18\x03 \x01(\x03\x12\x34\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32#.sharebroker.storage.v1.FailureNote\"\xa2\x01\n\x0fShareStateBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\x34\n\x04note\x18\x05 \x01(\x0b\x32&.sharebroker.storage.v1.ShareStateNote\"\x9b\x01\n\rFailedRecords\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x13\n\x0b\x64isposition\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\x0f\n\x07time_ms\x18\x05 \x01(\x03\x12\x11\n\tmember_id\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\"y\n\rJournalUpdate\x12\x36\n\x07records\x18\x01 \x03(\x0b\x32%.sharebroker.storage.v1.FailedRecords\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x0f\n\x07\x64ropped\x18\x03 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\"\xdd\x02\n\x0fShareCheckpoint\x12\x18\n\x10\x63heckpoint_epoch\x18\x01 \x01(\x05\x12\x13\n\x0bstate_epoch\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x04 \x01(\x03\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x06 \x01(\x03\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x12>\n\rstate_batches\x18\x08 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\x12\x35\n\x06\x66\x61iled\x18\t \x01(\x0b\x32%.sharebroker.storage.v1.JournalUpdate\x12\x0f\n\x07\x63olumns\x18\n \x01(\x08\x12\r\n\x05noted\x18\x0b \x03(\x05\"\xc7\x02\n\nShareDelta\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x18\n\x10\x63heckpoint_epoch\x18\x02 \x01(\x05\x12\x19\n\x0cleader_epoch\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cstart_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1f\n\x17\x64\x65livery_complete_count\x18\x05 \x01(\x05\x12>\n\rstate_batches\x18\x06 \x03(\x0b\x32\'.sharebroker.storage.v1.ShareStateBatch\x12\x1a\n\x12write_timestamp_ms\x18\x07 \x01(\x03\x12\x35\n\x06\x66\x61iled\x18\x08 \x01(\x0b\x32%.sharebroker.storage.v1.JournalUpdateB\x0f\n\r_leader_epochB\x0f\n\r_start_offset\"6\n\x18ShareCheckpointTombstone\x12\x1a\n\x12write_timestamp_ms\x18\x01 \x01(\x03\"F\n\x13ShareDeltaTombstone\x12\x13\n\x0b\x64\x65lta_index\x18\x01 \x01(\x05\x12\x1a\n\x12write_timestamp_ms\x18\x02 \x01(\x03\"\xe1\x02\n\x10ShareStateRecord\x12\x36\n\x03key\x18\x01 \x01(\x0b\x32).sharebroker.storage.v1.SharePartitionKey\x12=\n\ncheckpoint\x18\x02 \x01(\x0b\x32\'.sharebroker.storage.v1.ShareCheckpointH\x00\x12\x33\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\".sharebroker.storage.v1.ShareDeltaH\x00\x12P\n\x14\x63heckpoint_tombstone\x18\x04 \x01(\x0b\x32\x30.sharebroker.storage.v1.ShareCheckpointTombstoneH\x00\x12\x46\n\x0f\x64\x65lta_tombstone\x18\x05 \x01(\x0b\x32+.sharebroker.storage.v1.ShareDeltaTombstoneH\x00\x42\x07\n\x05value\"\xda\x04\n\x0eStateWithZeros\x12\x45\n\ncheckpoint\x18\x02 \x01(\x0b\x32\x31.sharebroker.storage.v1.StateWithZeros.Checkpoint\x1a\xb2\x01\n\x04Note\x12\x1a\n\rnot_before_ms\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x06holder\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x17\n\nlock_token\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x34\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32#.sharebroker.storage.v1.FailureNoteB\x10\n\x0e_not_before_msB\t\n\x07_holderB\r\n\x0b_lock_token\x1a\xf8\x01\n\x05\x42\x61tch\x12\x19\n\x0c\x66irst_offset\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x0blast_offset\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x1b\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1b\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12\x39\n\x04note\x18\x05 \x01(\x0b\x32+.sharebroker.storage.v1.StateWithZeros.NoteB\x0f\n\r_first_offsetB\x0e\n\x0c_last_offsetB\x11\n\x0f_delivery_stateB\x11\n\x0f_delivery_count\x1aQ\n\nCheckpoint\x12\x43\n\rstate_batches\x18\x08 \x03(\x0b\x32,.sharebroker.storage.v1.StateWithZeros.Batch\"\x8b\x03\n\x0cStateColumns\x12\x43\n\ncheckpoint\x18\x02 \x01(\x0b\x32/.sharebroker.storage.v1.StateColumns.Checkpoint\x1a\x42\n\x05Notes\x12\x15\n\rnot_before_ms\x18\x01 \x03(\x03\x12\x0e\n\x06holder\x18\x02 \x03(\t\x12\x12\n\nlock_token\x18\x03 \x03(\x03\x1a\x9e\x01\n\x07\x42\x61tches\x12\x14\n\x0c\x66irst_offset\x18\x01 \x03(\x03\x12\x13\n\x0blast_offset\x18\x02 \x03(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x03(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x03(\x05\x12\x38\n\x04note\x18\x05 \x01(\x0b\x32*.sharebroker.storage.v1.StateColumns.Notes\x1aQ\n\nCheckpoint\x12\x43\n\rstate_batches\x18\x08 \x01(\x0b\x32,.sharebroker.storage.v1.StateColumns.Batchesb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,38 +33,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SHAREPARTITIONKEY']._serialized_start=68
   _globals['_SHAREPARTITIONKEY']._serialized_end=142
-  _globals['_SHARESTATENOTE']._serialized_start=144
-  _globals['_SHARESTATENOTE']._serialized_end=219
-  _globals['_SHARESTATEBATCH']._serialized_start=222
-  _globals['_SHARESTATEBATCH']._serialized_end=384
-  _globals['_FAILEDRECORDS']._serialized_start=387
-  _globals['_FAILEDRECORDS']._serialized_end=542
-  _globals['_JOURNALUPDATE']._serialized_start=544
-  _globals['_JOURNALUPDATE']._serialized_end=665
-  _globals['_SHARECHECKPOINT']._serialized_start=668
-  _globals['_SHARECHECKPOINT']._serialized_end=1017
-  _globals['_SHAREDELTA']._serialized_start=1020
-  _globals['_SHAREDELTA']._serialized_end=1347
-  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_start=1349
-  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_end=1403
-  _globals['_SHAREDELTATOMBSTONE']._serialized_start=1405
-  _globals['_SHAREDELTATOMBSTONE']._serialized_end=1475
-  _globals['_SHARESTATERECORD']._serialized_start=1478
-  _globals['_SHARESTATERECORD']._serialized_end=1831
-  _globals['_STATEWITHZEROS']._serialized_start=1834
-  _globals['_STATEWITHZEROS']._serialized_end=2381
-  _globals['_STATEWITHZEROS_NOTE']._serialized_start=1923
-  _globals['_STATEWITHZEROS_NOTE']._serialized_end=2047
-  _globals['_STATEWITHZEROS_BATCH']._serialized_start=2050
-  _globals['_STATEWITHZEROS_BATCH']._serialized_end=2298
-  _globals['_STATEWITHZEROS_CHECKPOINT']._serialized_start=2300
-  _globals['_STATEWITHZEROS_CHECKPOINT']._serialized_end=2381
-  _globals['_STATECOLUMNS']._serialized_start=2384
-  _globals['_STATECOLUMNS']._serialized_end=2779
-  _globals['_STATECOLUMNS_NOTES']._serialized_start=2469
-  _globals['_STATECOLUMNS_NOTES']._serialized_end=2535
-  _globals['_STATECOLUMNS_BATCHES']._serialized_start=2538
-  _globals['_STATECOLUMNS_BATCHES']._serialized_end=2696
-  _globals['_STATECOLUMNS_CHECKPOINT']._serialized_start=2698
-  _globals['_STATECOLUMNS_CHECKPOINT']._serialized_end=2779
+  _globals['_FAILURENOTE']._serialized_start=144
+  _globals['_FAILURENOTE']._serialized_end=230
+  _globals['_SHARESTATENOTE']._serialized_start=233
+  _globals['_SHARESTATENOTE']._serialized_end=362
+  _globals['_SHARESTATEBATCH']._serialized_start=365
+  _globals['_SHARESTATEBATCH']._serialized_end=527
+  _globals['_FAILEDRECORDS']._serialized_start=530
+  _globals['_FAILEDRECORDS']._serialized_end=685
+  _globals['_JOURNALUPDATE']._serialized_start=687
+  _globals['_JOURNALUPDATE']._serialized_end=808
+  _globals['_SHARECHECKPOINT']._serialized_start=811
+  _globals['_SHARECHECKPOINT']._serialized_end=1160
+  _globals['_SHAREDELTA']._serialized_start=1163
+  _globals['_SHAREDELTA']._serialized_end=1490
+  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_start=1492
+  _globals['_SHARECHECKPOINTTOMBSTONE']._serialized_end=1546
+  _globals['_SHAREDELTATOMBSTONE']._serialized_start=1548
+  _globals['_SHAREDELTATOMBSTONE']._serialized_end=1618
+  _globals['_SHARESTATERECORD']._serialized_start=1621
+  _globals['_SHARESTATERECORD']._serialized_end=1974
+  _globals['_STATEWITHZEROS']._serialized_start=1977
+  _globals['_STATEWITHZEROS']._serialized_end=2579
+  _globals['_STATEWITHZEROS_NOTE']._serialized_start=2067
+  _globals['_STATEWITHZEROS_NOTE']._serialized_end=2245
+  _globals['_STATEWITHZEROS_BATCH']._serialized_start=2248
+  _globals['_STATEWITHZEROS_BATCH']._serialized_end=2496
+  _globals['_STATEWITHZEROS_CHECKPOINT']._serialized_start=2498
+  _globals['_STATEWITHZEROS_CHECKPOINT']._serialized_end=2579
+  _globals['_STATECOLUMNS']._serialized_start=2582
+  _globals['_STATECOLUMNS']._serialized_end=2977
+  _globals['_STATECOLUMNS_NOTES']._serialized_start=2667
+  _globals['_STATECOLUMNS_NOTES']._serialized_end=2733
+  _globals['_STATECOLUMNS_BATCHES']._serialized_start=2736
+  _globals['_STATECOLUMNS_BATCHES']._serialized_end=2894
+  _globals['_STATECOLUMNS_CHECKPOINT']._serialized_start=2896
+  _globals['_STATECOLUMNS_CHECKPOINT']._serialized_end=2977
 # @@protoc_insertion_point(module_scope)

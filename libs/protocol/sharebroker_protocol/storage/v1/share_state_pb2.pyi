@@ -50,6 +50,36 @@ class SharePartitionKey(_message.Message):
 Global___SharePartitionKey: _TypeAlias = SharePartitionKey  # noqa: Y015
 
 @_typing.final
+class FailureNote(_message.Message):
+    """How archiving records failed; the fields are those of FailedRecords."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISPOSITION_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    disposition: _builtins.int
+    time_ms: _builtins.int
+    member_id: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        disposition: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disposition", b"disposition", "member_id", b"member_id", "reason", b"reason", "time_ms", b"time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailureNote: _TypeAlias = FailureNote  # noqa: Y015
+
+@_typing.final
 class ShareStateNote(_message.Message):
     """What is stored of a state beyond Kafka's fields. An older version ignores it."""
 
@@ -58,6 +88,7 @@ class ShareStateNote(_message.Message):
     NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
     HOLDER_FIELD_NUMBER: _builtins.int
     LOCK_TOKEN_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     not_before_ms: _builtins.int
     """An available record is not delivered before this time: milliseconds since the Unix epoch by the clock of Redis."""
     holder: _builtins.str
@@ -66,16 +97,21 @@ class ShareStateNote(_message.Message):
     """
     lock_token: _builtins.int
     """The token of the lock; it is not 0 exactly if there is a holder. The delivery count is the one before the lock."""
+    @_builtins.property
+    def failure(self) -> Global___FailureNote:
+        """Absent: the records are not archiving, or were stored without it. Otherwise the note has no other fields."""
+
     def __init__(
         self,
         *,
         not_before_ms: _builtins.int = ...,
         holder: _builtins.str = ...,
         lock_token: _builtins.int = ...,
+        failure: Global___FailureNote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -119,7 +155,7 @@ Global___ShareStateBatch: _TypeAlias = ShareStateBatch  # noqa: Y015
 
 @_typing.final
 class FailedRecords(_message.Message):
-    """Offsets that were archived together although no member accepted them."""
+    """Offsets that failed together: they end although no member accepted them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -417,19 +453,23 @@ class StateWithZeros(_message.Message):
         NOT_BEFORE_MS_FIELD_NUMBER: _builtins.int
         HOLDER_FIELD_NUMBER: _builtins.int
         LOCK_TOKEN_FIELD_NUMBER: _builtins.int
+        FAILURE_FIELD_NUMBER: _builtins.int
         not_before_ms: _builtins.int
         holder: _builtins.str
         lock_token: _builtins.int
+        @_builtins.property
+        def failure(self) -> Global___FailureNote: ...
         def __init__(
             self,
             *,
             not_before_ms: _builtins.int | None = ...,
             holder: _builtins.str | None = ...,
             lock_token: _builtins.int | None = ...,
+            failure: Global___FailureNote | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_holder", b"_holder", "_lock_token", b"_lock_token", "_not_before_ms", b"_not_before_ms", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_holder", b"_holder", "_lock_token", b"_lock_token", "_not_before_ms", b"_not_before_ms", "failure", b"failure", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_holder", b"_holder", "_lock_token", b"_lock_token", "_not_before_ms", b"_not_before_ms", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_holder", b"_holder", "_lock_token", b"_lock_token", "_not_before_ms", b"_not_before_ms", "failure", b"failure", "holder", b"holder", "lock_token", b"lock_token", "not_before_ms", b"not_before_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__holder: _TypeAlias = _typing.Literal["holder"]  # noqa: Y015
         _WhichOneofArgType__holder: _TypeAlias = _typing.Literal["_holder", b"_holder"]  # noqa: Y015
@@ -537,7 +577,7 @@ class StateColumns(_message.Message):
 
     @_typing.final
     class Notes(_message.Message):
-        """The fields of the notes."""
+        """The fields of the notes, except for the failure, which few have."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
