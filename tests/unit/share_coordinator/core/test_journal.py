@@ -98,7 +98,7 @@ def test_offsets_that_were_finished_before_are_left_out(
 
 def test_archiving_records_are_listed_once() -> None:
     failed = entry(3, 4)
-    archiving = StateBatch(3, 4, 3, 1, StateNote(failure=FailureNote(*failed[2:3], *failed[4:])))
+    archiving = StateBatch(3, 4, 3, 1, StateNote(failure=FailureNote(REJECTED, 5, "m1", "bad")))
     once = write(archiving)._replace(failed=JournalUpdate((failed,), 3))
     assert listed(opened(once, once, failing(failed))) == ([(3, 4)], 0)
 

@@ -43,9 +43,13 @@ notes = st.one_of(
 batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32, notes), max_size=4).map(
     tuple
 )
+failures = st.builds(FailedRecords, int64, int64, int32, int32, int64, TEXT, TEXT)
+journals = st.none() | st.builds(
+    JournalUpdate, st.lists(failures, max_size=3).map(tuple), int32, int64, st.booleans()
+)
 records: st.SearchStrategy[ShareRecord] = st.one_of(
-    st.builds(ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches),
-    st.builds(ShareDelta, keys, int32, int32, int32, int64, int32, batches, int64),
+    st.builds(ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches, journals),
+    st.builds(ShareDelta, keys, int32, int32, int32, int64, int32, batches, int64, journals),
     st.builds(CheckpointTombstone, keys, int64),
     st.builds(DeltaTombstone, keys, int32, int64),
 )
