@@ -288,7 +288,7 @@ def test_without_dead_letters_archiving_records_are_archived(event: Any) -> None
     assert partition.core.in_flight.archiving == 0
 
 
-def test_a_reject_in_flight_is_archived_if_dead_letters_end_meanwhile() -> None:
+def test_a_reject_in_flight_is_archived_after_dead_letters_are_disabled() -> None:
     partition = Partition()
     partition.acknowledge(0, 9, REJECT)
     partition.write()
