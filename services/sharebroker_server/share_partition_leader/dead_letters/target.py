@@ -77,24 +77,6 @@ class LetterSettings(Protocol):
         """Creates a topic that is enabled for letters. Raises KafkaError."""
 
 
-class DisabledLetters:
-    """Settings under which no group has a dead letter topic."""
-
-    auto_create: bool = False
-    prefix: str = ""
-
-    def target(self, group_id: str) -> DeadLetterTarget:
-        """Returns settings without a topic."""
-        return DeadLetterTarget("")
-
-    def topic(self, name: str) -> DeadLetterTopic | None:
-        """Returns no topic."""
-        return None
-
-    async def create(self, name: str) -> None:
-        """Creates nothing."""
-
-
 def refusal(group_id: str, name: str, topic: DeadLetterTopic | None, settings: LetterSettings) -> str:
     """Returns why letters must not go to a topic, "" if they may; order and texts are Kafka's."""
     if not name:

@@ -26,11 +26,11 @@ from sharebroker_server.share_partition_leader.dead_letters.mover import DeadLet
 from sharebroker_server.share_partition_leader.dead_letters.target import (
     DeadLetterTarget,
     DeadLetterTopic,
-    DisabledLetters,
     FailurePolicy,
 )
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
+from tests.unit.share_partition_leader.dead_letters.settings import DisabledLetters
 from tests.unit.share_partition_leader.harness import GROUP, NAME, TOPIC, Harness
 
 OWN_KEY = SharePartitionKey(GROUP, TOPIC, 0)

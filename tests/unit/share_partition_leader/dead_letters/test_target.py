@@ -10,12 +10,12 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.share_partition_leader.dead_letters.target import (
     DeadLetterTarget,
     DeadLetterTopic,
-    DisabledLetters,
     FailurePolicy,
     gives_up,
     pause_after,
     refusal,
 )
+from tests.unit.share_partition_leader.dead_letters.settings import DisabledLetters
 
 ENABLED = DeadLetterTopic("D", 3, True, 1_000_000)
 
