@@ -85,6 +85,7 @@ def _needs_level_2(name: str, run: Run, difference: str = "") -> Scenario:
 
 
 _HINT: Final = "Our text adds a similar key."
+_SYNONYMS: Final = "Our synonyms of a topic's config include its default."
 _DEFAULT_COPY: Final = "The default is a broker property of ours: group.share.dead.letter.copy.default."
 
 _GROUP, _BROKER = Kind.GROUP, Kind.BROKER
@@ -105,7 +106,7 @@ SCENARIOS: Final = [
         "group: validated only", _altered(_GROUP, [(NAME, "dlq.a")], [(NAME, "__a")], validate_only=True)
     ),
     _needs_level_2("group: one bad key", _one_bad_key),
-    _needs_level_2("topic: enable", _topic),
+    _needs_level_2("topic: enable", _topic, _SYNONYMS),
     _needs_level_2("topic: refusals", _topic_refusals, _HINT),
     _needs_level_2("brokers: both", _kept(_BROKER, "", (CREATE, "true"), (PREFIX, "letters."))),
     _needs_level_2(
