@@ -80,8 +80,8 @@ async def _one_bad_key(client: KafkaClient) -> Observed:
 _USELESS: Final = ("another-prefix", "dlq.a b!", ".", "_x", "d" * 300, "")
 
 
-def _needs_level_2(name: str, run: Run, difference: str = "") -> Scenario:
-    return Scenario(name, run, 2, difference)
+def _settings_of(name: str, run: Run, difference: str = "") -> Scenario:
+    return Scenario(name, run, difference=difference)
 
 
 _HINT: Final = "Our text adds a similar key."
@@ -91,29 +91,29 @@ _DEFAULT_COPY: Final = "The default is a broker property of ours: group.share.de
 _GROUP, _BROKER = Kind.GROUP, Kind.BROKER
 
 SCENARIOS: Final = [
-    _needs_level_2("group: name", _kept(_GROUP, "g", (NAME, " dlq.t "), then=[(NAME, "")])),
-    _needs_level_2("group: copy", _kept(_GROUP, "g", (COPY, "TRUE")), _DEFAULT_COPY),
-    _needs_level_2("group: a blank name", _kept(_GROUP, "blank", (NAME, ""))),
-    _needs_level_2("group: names that begin with __", _values(_GROUP, NAME, "__x", "  __x")),
-    _needs_level_2("group: names of no use", _values(_GROUP, NAME, *_USELESS)),
-    _needs_level_2("group: copy is no boolean", _values(_GROUP, COPY, "maybe", "", "1")),
-    _needs_level_2("group: foreign keys", _altered(_GROUP, [(ENABLE, "true")], [(PREFIX, "x")]), _HINT),
-    _needs_level_2("group: APPEND", _altered(_GROUP, [(NAME, "x", Op.APPEND)])),
-    _needs_level_2("group: null", _values(_GROUP, NAME, None)),
-    _needs_level_2("group: a key twice", _altered(_GROUP, [(NAME, "dlq.a"), (NAME, "dlq.b")])),
-    _needs_level_2("group: no id", _altered(_GROUP, [(NAME, "dlq.a")], name="")),
-    _needs_level_2(
+    _settings_of("group: name", _kept(_GROUP, "g", (NAME, " dlq.t "), then=[(NAME, "")])),
+    _settings_of("group: copy", _kept(_GROUP, "g", (COPY, "TRUE")), _DEFAULT_COPY),
+    _settings_of("group: a blank name", _kept(_GROUP, "blank", (NAME, ""))),
+    _settings_of("group: names that begin with __", _values(_GROUP, NAME, "__x", "  __x")),
+    _settings_of("group: names of no use", _values(_GROUP, NAME, *_USELESS)),
+    _settings_of("group: copy is no boolean", _values(_GROUP, COPY, "maybe", "", "1")),
+    _settings_of("group: foreign keys", _altered(_GROUP, [(ENABLE, "true")], [(PREFIX, "x")]), _HINT),
+    _settings_of("group: APPEND", _altered(_GROUP, [(NAME, "x", Op.APPEND)])),
+    _settings_of("group: null", _values(_GROUP, NAME, None)),
+    _settings_of("group: a key twice", _altered(_GROUP, [(NAME, "dlq.a"), (NAME, "dlq.b")])),
+    _settings_of("group: no id", _altered(_GROUP, [(NAME, "dlq.a")], name="")),
+    _settings_of(
         "group: validated only", _altered(_GROUP, [(NAME, "dlq.a")], [(NAME, "__a")], validate_only=True)
     ),
-    _needs_level_2("group: one bad key", _one_bad_key),
-    _needs_level_2("topic: enable", _topic, _SYNONYMS),
-    _needs_level_2("topic: refusals", _topic_refusals, _HINT),
-    _needs_level_2("brokers: both", _kept(_BROKER, "", (CREATE, "true"), (PREFIX, "letters."))),
-    _needs_level_2(
+    _settings_of("group: one bad key", _one_bad_key),
+    _settings_of("topic: enable", _topic, _SYNONYMS),
+    _settings_of("topic: refusals", _topic_refusals, _HINT),
+    _settings_of("brokers: both", _kept(_BROKER, "", (CREATE, "true"), (PREFIX, "letters."))),
+    _settings_of(
         "brokers: prefixes",
         _altered(_BROKER, [(PREFIX, "__a")], [(PREFIX, "")], [(PREFIX, None, Op.DELETE)], name=""),
     ),
-    _needs_level_2(
+    _settings_of(
         "brokers: auto-creation is no boolean",
         _altered(_BROKER, [(CREATE, "maybe")], [(CREATE, "")], [(CREATE, "1")], name=""),
     ),
