@@ -109,7 +109,9 @@ def no_timer(self: ShareGroupPartition, deadline: float) -> None:
     pass
 
 
-def no_limit(event: RecordEvent, delivery_count: int, delivery_count_limit: int) -> RecordState:
+def no_limit(
+    event: RecordEvent, delivery_count: int, delivery_count_limit: int, *, dead_letters: bool
+) -> RecordState:
     return AVAILABLE
 
 
@@ -380,7 +382,7 @@ MUTANTS: Final = (
     Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
         "the delivery limit is not enforced",
-        lambda: [_on(module, "after_failed_delivery", no_limit) for module in (locks, runs, share_partition)],
+        lambda: [_on(module, "after_failed_delivery", no_limit) for module in (locks, runs)],
         (Invariant.COUNT_LIMIT,),
     ),
     Mutant(
