@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -282,8 +283,8 @@ def room_by_width(self: InFlight, settings: SharePartitionSettings) -> int:
     return settings.max_record_locks - self.count
 
 
-def no_lock_limit(config: GroupConfig, broker: BrokerConfig) -> SharePartitionSettings:
-    return replace(share_partition_settings(config, broker), max_record_locks=2000)
+def no_lock_limit(config: GroupConfig, broker: BrokerConfig, share_version: int) -> SharePartitionSettings:
+    return replace(share_partition_settings(config, broker, share_version), max_record_locks=2000)
 
 
 def soft_state_of_the_discarded(self: ShardRuntime[Any, Any, Any], decision: Decision[Any, Any]) -> None:
@@ -360,6 +361,13 @@ def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float, _: object)
 
 
 def _on(target: object, name: str, broken: Callable[..., Any]) -> AbstractContextManager[Any]:
+    """Replaces a function. Raises TypeError unless the calls of the original fit the replacement: any seed
+    would detect the error of such a call.
+    """
+    parameters = signature(getattr(target, name)).parameters.values()
+    by_position = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    by_name = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+    signature(broken).bind(*by_position, **by_name)
     return patch.object(target, name, broken)
 
 
