@@ -130,7 +130,7 @@ class GroupConfig:
     )
 
     errors_deadletterqueue_topic_name: str = text(
-        "", "Topic to which the dead letters of the group are written; empty: none are."
+        "", "Topic of the dead letters of the group, from share.version 2 on; empty: there are none."
     )
     errors_deadletterqueue_copy_record_enable: bool = inherited(
         BROKER_KEYS["group.share.dead.letter.copy.default"],
