@@ -69,7 +69,8 @@ def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Ite
 def _facts(ready: Path, log: Path, process: subprocess.Popen[bytes]) -> dict[str, object]:
     while not ready.exists():
         with contextlib.suppress(subprocess.TimeoutExpired):
-            raise NotServingError(_last_line(log), process.wait(_POLL_SECONDS))
+            code = process.wait(_POLL_SECONDS)
+            raise NotServingError(_last_line(log), code)
     return dict(json.loads(ready.read_text()))
 
 
