@@ -1,12 +1,36 @@
-"""Splits offset spans at the bounds of other spans."""
+"""Joins, intersects and splits offset spans."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 Span = tuple[int, int]
 """First and last offset, inclusive."""
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Returns ascending spans, which may overlap, with neighbours joined."""
+    found: list[Span] = []
+    for first, last in spans:
+        if found and first <= found[-1][1] + 1:
+            first, end = found.pop()
+            last = max(last, end)
+        found.append((first, last))
+    return found
+
+
+def intersection(left: Sequence[Span], right: Sequence[Span]) -> Iterator[Span]:
+    """Yields the spans of the offsets that both have; each is ascending and disjoint."""
+    i = j = 0
+    while i < len(left) and j < len(right):
+        first, last = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if first <= last:
+            yield first, last
+        if left[i][1] < right[j][1]:
+            i += 1
+        else:
+            j += 1
 
 
 def split_by_spans(first: int, last: int, over: Sequence[Span]) -> Iterator[tuple[int, int, int | None]]:

@@ -22,6 +22,7 @@ from sharebroker_protocol.model import (
     FailureNote,
     RecordState,
 )
+from sharebroker_server.offset_spans import joined
 from sharebroker_server.share_partition_leader.core.events import (
     Acquire,
     AcquireRequest,
@@ -360,17 +361,6 @@ def hidden_prefix(log_batches: Sequence[LogBatch], hidden: Sequence[LogBatch]) -
             break
         number += 1
     return log_batches[:number]
-
-
-def joined(spans: Sequence[LogBatch]) -> list[LogBatch]:
-    """Returns ascending spans with neighbours joined."""
-    joined: list[LogBatch] = []
-    for first, last in spans:
-        if joined and first <= joined[-1][1] + 1:
-            first, end = joined.pop()
-            last = max(last, end)
-        joined.append((first, last))
-    return joined
 
 
 def leading(

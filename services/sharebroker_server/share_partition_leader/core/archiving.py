@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sharebroker_protocol.model import Disposition, FailureNote, RecordState, StateBatch
+from sharebroker_server.offset_spans import joined
 from sharebroker_server.share_partition_leader.core.events import ArchivingRecords
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.runs import ARCHIVING, Run, Transition
@@ -51,13 +52,7 @@ def stored_ranges(in_flight: InFlight, ended: Iterable[StateBatch]) -> list[tupl
     ranges = [(batch.first, batch.last) for batch in ended]
     if in_flight.archiving:
         ranges += [(run.first, run.last) for run in in_flight.archiving_from(in_flight.start)]
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(last, joined[-1][1])
-        else:
-            joined.append((first, last))
-    return joined
+    return joined(sorted(ranges))
 
 
 def letters_written(in_flight: InFlight, ranges: Sequence[tuple[int, int]]) -> Transition:

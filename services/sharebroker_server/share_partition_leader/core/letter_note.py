@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
+from sharebroker_server.offset_spans import intersection, joined
 
 MAX_LETTERS: Final = 1_000
 """The number of letters in one request."""
@@ -78,26 +79,7 @@ def plan_letters(
 
 def union(first: Sequence[Range], second: Sequence[Range]) -> tuple[Range, ...]:
     """Returns the offsets of both as ascending ranges that do not touch."""
-    united: list[Range] = []
-    for begin, last in sorted((*first, *second)):
-        if united and begin <= united[-1][1] + 1:
-            united[-1] = united[-1][0], max(united[-1][1], last)
-        else:
-            united.append((begin, last))
-    return tuple(united)
-
-
-def intersection(first: Sequence[Range], second: Sequence[Range]) -> Iterator[Range]:
-    """Yields the ranges of the offsets that both have; each is ascending and disjoint."""
-    i = j = 0
-    while i < len(first) and j < len(second):
-        begin, last = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
-        if begin <= last:
-            yield begin, last
-        if first[i][1] < second[j][1]:
-            i += 1
-        else:
-            j += 1
+    return tuple(joined(sorted((*first, *second))))
 
 
 def deltas(ranges: Iterable[Range]) -> Iterator[int]:

@@ -32,8 +32,9 @@ import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.offset_spans import joined
 from sharebroker_server.share_partition_leader.core.events import LettersWritten
-from sharebroker_server.share_partition_leader.core.letter_note import MAX_LETTERS, union
+from sharebroker_server.share_partition_leader.core.letter_note import MAX_LETTERS
 from sharebroker_server.share_partition_leader.dead_letters.archiving import ArchivingPartition
 from sharebroker_server.share_partition_leader.dead_letters.counts import LetterCounts, SkipCause
 from sharebroker_server.share_partition_leader.dead_letters.sending import LetterSender, failed_records
@@ -192,7 +193,7 @@ class DeadLetterMover:
         """Reports offsets as written; returns no pause."""
         progress.attempts, progress.sent_to = 0, None
         if not partition.retired:
-            partition.handle(LettersWritten(union([(offset, offset) for offset in offsets], ())))
+            partition.handle(LettersWritten(joined((offset, offset) for offset in offsets)))
         self._end_failure(partition)
         return 0.0
 

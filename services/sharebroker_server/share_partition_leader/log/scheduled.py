@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from sharebroker_server.offset_spans import Span, intersection, joined
 from sharebroker_server.record_log.core.transactions import Transactions
-from sharebroker_server.share_partition_leader.core.acquire import joined
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
-from sharebroker_server.share_partition_leader.share_partition.reading import Span
 
 
 def scheduled_count(transactions: Transactions, start: int, now_ms: float, in_flight: InFlight | None) -> int:
@@ -29,20 +28,11 @@ def scheduled_count(transactions: Transactions, start: int, now_ms: float, in_fl
     return common(read, waiting) + size(unread) - common(unread, joined(sorted(skipped)))
 
 
-def size(spans: Sequence[Span]) -> int:
+def size(spans: Iterable[Span]) -> int:
     """Returns the number of offsets in disjoint spans."""
     return sum(last - first + 1 for first, last in spans)
 
 
 def common(left: Sequence[Span], right: Sequence[Span]) -> int:
     """Returns the number of offsets in both sequences of ascending, disjoint spans."""
-    number = index = 0
-    for first, last in left:
-        while index < len(right) and right[index][1] < first:
-            index += 1
-        for other in range(index, len(right)):
-            begin, end = right[other]
-            if begin > last:
-                break
-            number += min(last, end) - max(first, begin) + 1
-    return number
+    return size(intersection(left, right))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharebroker_server.offset_spans import joined
 from sharebroker_server.record_log.core.schedules import Scheduled
 from sharebroker_server.record_log.core.transactions import DUPLICATES, AbortedTransaction, Transactions
-from sharebroker_server.share_partition_leader.core.acquire import joined
 from sharebroker_server.share_partition_leader.core.events import Acquire, AcquireRequest
 from sharebroker_server.share_partition_leader.log.scheduled import common, scheduled_count, size
 from sharebroker_server.share_partition_leader.share_partition.reading import Span
