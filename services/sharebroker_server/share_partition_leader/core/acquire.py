@@ -290,18 +290,21 @@ def expire(
     letters = settings.dead_letters
     failure = FailureNote(Disposition.EXPIRED, int(time_ms)) if letters else None
     state = after(RecordState.ACQUIRED, RecordEvent.EXPIRE, dead_letters=letters)
-    transition = Transition()
+    listed = letters or bool(settings.longest_journal)
+    transition, spans = Transition(), joined(expired)
     failed = transition.failed = []
-    for piece in acquired if letters or settings.longest_journal else ():
-        for first, last, _ in divide((piece,), joined(expired))[1]:
-            count = piece.delivery_count
-            transition.batches.append(state_batch(first, last, state, count, 0, failure))
-            failed.append(FailedRecords(first, last, Disposition.EXPIRED, count - 1))
+    kept: list[AcquiredRange] = []
+    for piece in acquired:
+        outside, inside = divide((piece,), spans)
+        kept += outside
+        for first, last, _ in inside:
+            if listed:
+                count = piece.delivery_count
+                transition.batches.append(state_batch(first, last, state, count, 0, failure))
+                failed.append(FailedRecords(first, last, Disposition.EXPIRED, count - 1))
+            in_flight.archive(first, last, RecordEvent.EXPIRE, failure)
+            counts.expired += last - first + 1
     transition.describe_failures(time_ms)
-    kept, withheld = divide(acquired, joined(expired))
-    for first, last, _ in withheld:
-        in_flight.archive(first, last, RecordEvent.EXPIRE, failure)
-        counts.expired += last - first + 1
     return kept, transition
 
 
