@@ -60,6 +60,11 @@ from sharebroker_server.stream_log.port import LogError
 from sharebroker_server.telemetry.metrics import Histogram
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from sharebroker_server.record_log.appends import Appended
+    from sharebroker_server.record_log.core.batch import Buffer
     from sharebroker_server.share_partition_leader.tracing.partition_traces import (
         LeaderTraces,
         PartitionTraces,
@@ -479,6 +484,12 @@ class LedPartition:
     def partition(self) -> int:
         """The partition number."""
         return names.topic_partition(self.log.partition)[1]
+
+    def traced(self, records: Buffer, append: Coroutine[Any, Any, Appended]) -> Coroutine[Any, Any, Appended]:
+        """Returns `append`, an append of these records, with spans for those that are traced."""
+        traces = self.traces
+        found = traces.find(records) if traces is not None else ()
+        return append if traces is None or not found else traces.append(found, append)
 
     def forget(self, share_partition: ShareGroupPartition) -> None:
         """Removes a share-partition that retires."""

@@ -40,9 +40,7 @@ async def append_letters(leadership: Leadership, call: LettersCall, timeout: flo
         async with asyncio.timeout(timeout):
             led = await leadership.led(call.topic_id, call.partition)
             append = LetterAppend(call, led.log)
-            work = led.log.append_noted(append.decide, len(call.records))
-            traced = led.traces.find(call.records) if led.traces is not None else ()
-            await (work if led.traces is None or not traced else led.traces.append(traced, work))
+            await led.traced(call.records, led.log.append_noted(append.decide, len(call.records)))
     except TimeoutError:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
     except KafkaError as error:

@@ -61,9 +61,7 @@ class Appends:
             values = settings.record_headers()
             headers = await validation.headers(settings, records, led.log.now_ms, values)
             work = self._append(led, records, headers, claim, values)
-            traces = led.traces
-            traced = traces.find(records) if traces is not None else ()
-            appended = await (work if traces is None or not traced else traces.append(traced, work))
+            appended = await led.traced(records, work)
         except KafkaError as error:
             return AppendResult(topic_id, partition, error.code, error.message)
         return AppendResult(

@@ -141,7 +141,7 @@ class RetryCall:
         Raises:
             KafkaError: as `PartitionLog.append_noted`.
         """
-        log, address, traces = self._log, self._address, self._led.traces
+        log, address = self._log, self._address
         longest = log.settings.max_message_bytes
         place = f"{self._led.topic.name}/{self._led.partition}"
         data, taken = encoded(sources, address, place, min(COPY_BYTES, longest), log.now_ms)
@@ -151,10 +151,8 @@ class RetryCall:
             return {taken[0]: error}
         if validate_only:
             return dict.fromkeys(taken, -1)
-        traced = traces.find(data) if traces is not None else ()
-        work = append_copies(log, data, taken, address)
         try:
-            appended = await (work if traces is None or not traced else traces.append(traced, work))
+            appended = await self._led.traced(data, append_copies(log, data, taken, address))
         except addressed.AlreadyCopiedError:
             return {}
         return dict(zip(taken, range(appended.base_offset, appended.last_offset + 1), strict=True))
