@@ -110,8 +110,9 @@ def _objection(current: int, update: FeatureUpdate, node: int) -> str:
     if update.level < 0:
         return "A feature version cannot be less than 0."
     if update.name not in SUPPORTED:
-        missing = f"Feature {update.name} not found."
-        return f"Local controller {node} does not support this feature." if update.level else missing
+        if not update.level:
+            return f"Feature {update.name} not found."
+        return f"Local controller {node} does not support this feature."
     lowest, highest = SUPPORTED[update.name]
     if not lowest <= update.level <= highest:
         return f"Local controller {node} only supports versions {lowest}-{highest}"
