@@ -79,6 +79,9 @@ class RecordState(IntEnum):
 FINISHED: Final = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 """The terminal states; ARCHIVING lies between them and is not terminal."""
 
+ENDED: Final = (*FINISHED, RecordState.ARCHIVING)
+"""The states in which a record is not delivered any more."""
+
 
 class Disposition(IntEnum):
     """Why a record failed: no member accepted it; the numbers are stored."""

@@ -15,8 +15,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sharebroker_protocol.model import FINISHED, Disposition, FailedRecords, JournalUpdate, SharePartitionKey
-from sharebroker_server.share_coordinator.core.state import ARCHIVING, ShareState, count_below
+from sharebroker_protocol.model import ENDED, Disposition, FailedRecords, JournalUpdate, SharePartitionKey
+from sharebroker_server.share_coordinator.core.state import ShareState, count_below
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ def _unfinished(state: ShareState, entry: FailedRecords) -> Iterable[FailedRecor
         run = state.runs[index]
         if run.first > entry.last:
             break
-        if run.state in FINISHED or run.state == ARCHIVING:
+        if run.state in ENDED:
             if position < run.first:
                 yield entry._replace(first=position, last=run.first - 1)
             position = max(position, run.last + 1)

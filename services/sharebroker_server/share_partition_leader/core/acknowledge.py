@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import LONGEST_DELAY_MS, AckBatch, AckType, Disposition
+from sharebroker_protocol.model import ENDED, LONGEST_DELAY_MS, AckBatch, AckType, Disposition
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Counts, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
@@ -20,7 +20,6 @@ from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
-    ENDED,
     Lock,
     Run,
     Transition,

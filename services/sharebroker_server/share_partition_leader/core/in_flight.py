@@ -12,9 +12,9 @@ from heapq import heapify, heappop, heappush
 from itertools import takewhile
 from typing import Final
 
-from sharebroker_protocol.model import FINISHED, AcquiredRange, FailureNote
+from sharebroker_protocol.model import ENDED, FINISHED, AcquiredRange, FailureNote
 from sharebroker_server.share_partition_leader.core.events import LostLock, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.runs import ARCHIVED, ARCHIVING, ENDED, Lock, Run
+from sharebroker_server.share_partition_leader.core.runs import ARCHIVED, ARCHIVING, Lock, Run
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 MAX_WIDTH: Final = 2**31 - 1

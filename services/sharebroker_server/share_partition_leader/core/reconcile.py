@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sharebroker_protocol.model import AckBatch, AckType, Disposition
+from sharebroker_protocol.model import ENDED, AckBatch, AckType, Disposition
 from sharebroker_server.leader_calls.values import Unreconciled, UnreconciledReason
 from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
@@ -22,7 +22,6 @@ from sharebroker_server.share_partition_leader.core.runs import (
     ACKNOWLEDGED,
     ACQUIRED,
     AVAILABLE,
-    ENDED,
     Batch,
     Lock,
     Run,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sharebroker_protocol.model import (
+    ENDED,
     LONGEST_STORED_REASON,
     Disposition,
     FailedRecords,
@@ -25,9 +26,6 @@ ACQUIRED = RecordState.ACQUIRED
 ACKNOWLEDGED = RecordState.ACKNOWLEDGED
 ARCHIVING = RecordState.ARCHIVING
 ARCHIVED = RecordState.ARCHIVED
-
-ENDED: Final = (ACKNOWLEDGED, ARCHIVING, ARCHIVED)
-"""The states in which a record is not delivered any more."""
 
 
 class Batch(NamedTuple):

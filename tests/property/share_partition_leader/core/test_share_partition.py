@@ -10,7 +10,7 @@ from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateNote, StateWrite
+from sharebroker_protocol.model import ENDED, AckBatch, AcquiredRange, AcquireMode, StateNote, StateWrite
 from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff, RetryCause
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
@@ -18,7 +18,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     LoadedState,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.runs import ENDED, Transition
+from sharebroker_server.share_partition_leader.core.runs import Transition
 from tests.property.share_partition_leader.core.model import (
     ACKNOWLEDGED,
     ACQUIRED,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from sharebroker_protocol.model import (
+    ENDED,
     FINISHED,
     AckBatch,
     AcquiredRange,
@@ -22,7 +23,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     LogBatch,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.runs import ENDED, Run, Transition
+from sharebroker_server.share_partition_leader.core.runs import Run, Transition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 
