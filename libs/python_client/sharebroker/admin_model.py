@@ -140,6 +140,8 @@ class GroupOffset:
     """The number of records of `lag` that members hold; None if it is not known."""
     waiting: int | None = None
     """The number of records of `lag` that wait for the end of a delay; None if it is not known."""
+    archiving: int | None = None
+    """The number of records of `lag` that failed and wait for their dead letters; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

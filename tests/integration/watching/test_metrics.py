@@ -103,21 +103,21 @@ async def test_states_of_the_lag_are_exported_after_the_members_left(
         metrics = await watched.metrics()
         found = [
             metrics.of("share_group_records", group=group, topic=topic, partition="0", state=state)
-            for state in ("ready", "locked", "waiting")
+            for state in ("ready", "locked", "waiting", "archiving")
         ]
         return found == [*expected]
 
-    await eventually(lambda: states(0, 6, 0), 60)
+    await eventually(lambda: states(0, 6, 0, 0), 60)
     await client.acknowledge(group, "m", held[:1], RELEASE, delay_ms=3_600_000)
     await client.acknowledge(group, "m", held[1:3], RELEASE)
     await client.acknowledge(group, "m", held[3:4])
-    await eventually(lambda: states(2, 2, 1), 60)
+    await eventually(lambda: states(2, 2, 1, 0), 60)
     await client.acknowledge(group, "m", held[4:], RELEASE, delay_ms=3_600_000)
-    await eventually(lambda: states(2, 0, 3), 60)
+    await eventually(lambda: states(2, 0, 3, 0), 60)
     # A leader that restarts loads the state of a group only when a member fetches for it.
     await asyncio.to_thread(watched.serve.stop)
     await asyncio.to_thread(watched.serve.start)
-    await eventually(lambda: states(2, 0, 3), 60)
+    await eventually(lambda: states(2, 0, 3, 0), 60)
 
 
 async def test_lag_time_is_exported_without_consumers(watched: Watched, client: Client) -> None:

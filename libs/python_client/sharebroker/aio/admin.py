@@ -51,7 +51,7 @@ _RETRIED_AT_ONCE: Final = 1000
 _UPGRADE: Final = cluster.FEATURE_UPGRADE_TYPE_UPGRADE
 _DOWNGRADE: Final = cluster.FEATURE_UPGRADE_TYPE_SAFE_DOWNGRADE
 
-_LAG_PARTS: Final = ("ready", "locked", "waiting")
+_LAG_PARTS: Final = ("ready", "locked", "waiting", "archiving")
 
 
 class InBand(Protocol):

@@ -54,7 +54,8 @@ app = typer.Typer(
 _GROUPS: Final = columns("group", "state")
 _MEMBERS: Final = columns("member", "epoch#", "client_id CLIENT", "host", "topics", "assigned")
 _OFFSETS: Final = columns(
-    "topic", "partition#", "start_offset# START", "lag#", "ready#", "locked#", "waiting#", "leader_epoch#"
+    *("topic", "partition#", "start_offset# START", "lag#", "ready#", "locked#", "waiting#", "archiving#"),
+    "leader_epoch#",
 )
 _FAILED: Final = columns(
     *("topic", "partition#", "first_offset# FIRST", "last_offset# LAST", "disposition"),
@@ -65,6 +66,8 @@ _RETRIES: Final = columns(
 )
 _RESETS: Final = columns("topic", "partition#", "old_offset# OLD", "new_offset# NEW", "records#")
 _CONFIGS: Final = columns("name PROPERTY", "value", "is_default DEFAULT", "documentation MEANING")
+
+_LAG: Final = ("lag", "ready", "locked", "waiting", "archiving")
 
 InTopics = Annotated[
     list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be repeated.")
@@ -85,7 +88,8 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
 def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """Show a group: its state, epochs, number of members, topics and lag.
 
-    Of the lag: records that are ready, locked by members, and waiting for the end of a delay.
+    Of the lag: records that are ready, locked by members, waiting for the end of a delay, and archiving:
+    failed, and waiting for their dead letters.
     """
     with Admin(server) as admin:
         description = admin.describe_group(group)
@@ -98,7 +102,7 @@ def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fa
         "assignor": description.assignor,
         "members": len(description.members),
         "topics": sorted({row["topic"] for row in rows}),
-        **{name: sum(row[name] or 0 for row in rows) for name in ("lag", "ready", "locked", "waiting")},
+        **{name: sum(row[name] or 0 for row in rows) for name in _LAG},
     }
     print_facts(facts, as_json)
 
@@ -124,7 +128,7 @@ def members(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fal
 def show_offsets(
     group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
 ) -> None:
-    """List a group's start offset and lag per partition: ready, locked and waiting records."""
+    """List a group's start offset and lag per partition: ready, locked, waiting and archiving records."""
     with Admin(server) as admin:
         admin.describe_group(group)  # an unknown group has no offsets either
         rows = offset_rows(admin.group_offsets(group), topic)

@@ -43,7 +43,10 @@ _PARTITIONS: Final = (
 )
 _SPAN: Final = columns("topic", "partition#", "first_offset# FIRST", "last_offset# LAST")
 _FINDINGS: Final = (*_SPAN, *columns("kind FINDING", "meaning"))
-_OFFSETS: Final = (*_SPAN, *columns("fate OUTCOME", "delivery_count# DELIVERIES", "failed_at FAILED"))
+_OFFSETS: Final = (
+    *_SPAN,
+    *columns("fate OUTCOME", "delivery_count# DELIVERIES", "failed_at FAILED", "disposition"),
+)
 
 
 def verify(
@@ -124,6 +127,7 @@ def _offsets(run: OutcomeRun) -> dict[str, Any]:
         "fate": run.outcome.key,
         "delivery_count": run.deliveries,
         "failed_at": readable_time(run.failed_at) if run.failed_at else None,
+        "disposition": run.disposition or None,
     }
 
 

@@ -96,6 +96,8 @@ def runs_of(record: LogRecord) -> list[OffsetRun]:
             batch.delivery_count,
             batch.note.not_before_ms,
             batch.note.lock_token,
+            batch.note.failure.disposition,
+            batch.note.failure.time_ms,
         )
         for batch in record.state_batches
     ]

@@ -15,12 +15,15 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
+from sharebroker_protocol.model import Disposition
+
 
 class OffsetRun(NamedTuple):
     """Offsets (last inclusive) in one state: 0 available, 2 acknowledged, 3 archiving, 4 archived.
 
     Available records are not delivered before `not_before_ms`, by the clock of Redis; 0: at once. With a
-    `lock_token` they have a durable lock until then.
+    `lock_token` they have a durable lock until then. Archiving records failed at `failed_ms` with a
+    `disposition`; 0: not stored.
     """
 
     first: int
@@ -29,6 +32,8 @@ class OffsetRun(NamedTuple):
     deliveries: int
     not_before_ms: int = 0
     lock_token: int = 0
+    disposition: int = 0
+    failed_ms: int = 0
 
 
 class OffsetSpan(NamedTuple):
@@ -38,8 +43,8 @@ class OffsetSpan(NamedTuple):
     last: int
 
 
-UNTOUCHED: Final = (0, 0, 0, 0)
-"""State, deliveries, time and token of an offset without a written state."""
+UNTOUCHED: Final = (0, 0, 0, 0, 0, 0)
+"""The fields of an OffsetRun from `state` on, of an offset without a written state."""
 
 
 def replay(written: Iterable[OffsetRun], start: int) -> list[OffsetRun]:
@@ -73,8 +78,8 @@ def differences(left: Sequence[OffsetRun], right: Sequence[OffsetRun]) -> Iterat
             yield OffsetSpan(first, after - 1)
 
 
-def at(runs: Sequence[OffsetRun], offset: int) -> tuple[int, int, int, int]:
-    """Returns state, deliveries, time and token of an offset in ascending, disjoint runs."""
+def at(runs: Sequence[OffsetRun], offset: int) -> tuple[int, int, int, int, int, int]:
+    """Returns the fields from `state` on of an offset in ascending, disjoint runs."""
     index = bisect_right(runs, offset, key=lambda run: run.first) - 1
     if index < 0 or runs[index].last < offset:
         return UNTOUCHED
@@ -98,6 +103,8 @@ class OffsetOutcome(StrEnum):
     ACCEPTED = "accepted"
     ARCHIVED = "archived"
     """Finished without a member's acceptance; no disposition is listed."""
+    ARCHIVING = "archiving"
+    """Failed; it becomes archived once its dead letter is written."""
     REJECTED = "rejected"
     EXHAUSTED = "exhausted"
     EXPIRED = "expired"
@@ -121,10 +128,12 @@ class OffsetOutcome(StrEnum):
 
 _STORED: Final[Mapping[int, OffsetOutcome]] = {
     2: OffsetOutcome.ACCEPTED,
-    3: OffsetOutcome.ARCHIVED,
+    3: OffsetOutcome.ARCHIVING,
     4: OffsetOutcome.ARCHIVED,
 }
 
+
+_DISPOSITIONS: Final = {each: each.name.lower() for each in Disposition}
 
 _UNFINISHED: Final = frozenset({OffsetOutcome.AVAILABLE, OffsetOutcome.UNDECIDED, OffsetOutcome.IN_DELIVERY})
 """Outcomes of records that wait, or have a durable lock, if their time is not reached.
@@ -136,7 +145,8 @@ A leader lists them among those in memory.
 class OutcomeRun(NamedTuple):
     """Offsets (last inclusive) with one outcome; `deliveries` is the stored delivery count.
 
-    `failed_at` is the time of a failure in seconds since the Unix epoch, 0 for other outcomes.
+    `failed_at` is the time of a failure in seconds since the Unix epoch, 0 for other outcomes. Archiving
+    records have a `disposition`; it is "" for other outcomes.
     """
 
     first: int
@@ -144,6 +154,7 @@ class OutcomeRun(NamedTuple):
     outcome: OffsetOutcome
     deliveries: int
     failed_at: float = 0.0
+    disposition: str = ""
 
     @property
     def offsets(self) -> int:
@@ -190,14 +201,17 @@ def outcome_runs(
     edges = [log.start, *sorted(edge for edge in inner if log.start < edge < log.end), log.end]
     found: list[OutcomeRun] = []
     for first, after in pairwise(edges):
-        outcome: tuple[OffsetOutcome, int, float] = (*_outcome(first, start, runs, gaps, held), 0.0)
-        _, _, not_before_ms, token = at(runs, first)
-        if outcome[0] in _UNFINISHED and not_before_ms > now_ms:
-            outcome = OffsetOutcome.IN_DELIVERY if token else OffsetOutcome.WAITING, outcome[1], 0.0
+        kind, deliveries = _outcome(first, start, runs, gaps, held)
+        outcome: tuple[OffsetOutcome, int, float, str] = (kind, deliveries, 0.0, "")
+        _, _, not_before_ms, token, disposition, failed_ms = at(runs, first)
+        if kind in _UNFINISHED and not_before_ms > now_ms:
+            outcome = OffsetOutcome.IN_DELIVERY if token else OffsetOutcome.WAITING, deliveries, 0.0, ""
+        if kind is OffsetOutcome.ARCHIVING:
+            outcome = kind, deliveries, failed_ms / 1000, _DISPOSITIONS.get(disposition, "")
         if outcome[0] in _WITHOUT_DISPOSITION and (entry := _at(failed, first)) is not None:
             outcome = entry[2:]
         if _within(first, log.for_others):
-            outcome = OffsetOutcome.FOR_OTHERS, 0, 0.0
+            outcome = OffsetOutcome.FOR_OTHERS, 0, 0.0, ""
         if found and found[-1][2:] == outcome:
             found[-1] = found[-1]._replace(last=after - 1)
         elif first < after:
@@ -212,7 +226,7 @@ def _outcome(
         return OffsetOutcome.PASSED, 0
     if _within(offset, gaps):
         return OffsetOutcome.GAP, 0
-    state, deliveries, _, _ = at(runs, offset)
+    state, deliveries, *_ = at(runs, offset)
     if state in _STORED:
         return _STORED[state], deliveries
     if _within(offset, held):

@@ -1,8 +1,9 @@
 """Start offsets and lag of share groups: persisted start offsets compared with the log end offsets.
 
-The records of the lag are ready, locked or waiting. The share coordinator counts those that wait as stored,
-because a leader unloads a share-partition without locks, whatever waits in it. The leader counts scheduled
-records, whose times are in the log, and the locks: it keeps a share-partition with locks in memory.
+The records of the lag are ready, locked, waiting or archiving. The share coordinator counts those that wait
+or archive as stored, because a leader unloads a share-partition without locks, whatever waits in it. The
+leader counts scheduled records, whose times are in the log, and the locks: it keeps a share-partition with
+locks in memory.
 """
 
 from __future__ import annotations
@@ -157,8 +158,10 @@ def _row(partition: int, summary: StateSummary | KafkaError, end: LogEnd | Kafka
             row.oldest_timestamp = end.timestamp if row.lag else 0
             # A leader that has not loaded the share-partition counts no locks, also no durable ones.
             locked = max(end.locked, summary.locked_count)
-            row.waiting, row.locked = _parts(row.lag, summary.waiting_count + end.scheduled, locked)
-            row.ready = row.lag - row.waiting - row.locked
+            row.archiving = min(summary.archiving_count, max(row.lag, 0))
+            unfailed = row.lag - row.archiving
+            row.waiting, row.locked = _parts(unfailed, summary.waiting_count + end.scheduled, locked)
+            row.ready = unfailed - row.waiting - row.locked
     return row
 
 

@@ -27,13 +27,14 @@ _Place = tuple[str, str, str]
 class Backlog(NamedTuple):
     """The lag of a partition; `oldest` is the time of its first record (ms), 0 if unknown or without lag.
 
-    `locked` and `waiting` are parts of the lag.
+    `locked`, `waiting` and `archiving` are parts of the lag.
     """
 
     lag: int
     oldest: int
     locked: int = 0
     waiting: int = 0
+    archiving: int = 0
 
     def plus(self, other: Backlog) -> Backlog:
         """Returns the backlog of both partitions together."""
@@ -43,13 +44,15 @@ class Backlog(NamedTuple):
             min(times, default=0),
             self.locked + other.locked,
             self.waiting + other.waiting,
+            self.archiving + other.archiving,
         )
 
     def by_state(self) -> Iterator[tuple[str, int]]:
         """Yields the number of records in each state; their sum is the lag."""
-        yield "ready", self.lag - self.locked - self.waiting
+        yield "ready", self.lag - self.locked - self.waiting - self.archiving
         yield "locked", self.locked
         yield "waiting", self.waiting
+        yield "archiving", self.archiving
 
 
 _NONE: Final = Backlog(0, 0)
@@ -123,7 +126,7 @@ class GroupMetrics:
         yield gauge(
             "sharebroker_share_group_records",
             "Records of the lag by state: ready to be acquired, locked by members, "
-            "or waiting for the end of a delay.",
+            "waiting for the end of a delay, or archiving: waiting for their dead letters.",
             (
                 ((*_labels(place), "state", state), number)
                 for place, backlog in self._backlogs.items()
@@ -176,4 +179,4 @@ def _rows(described: pb.DescribeShareGroupOffsetsResponse.Group) -> Iterator[tup
         for row in topic.partitions:
             if row.lag != UNKNOWN:
                 place = (described.group_id, topic.topic_name, str(row.partition))
-                yield place, Backlog(row.lag, row.oldest_timestamp, row.locked, row.waiting)
+                yield place, Backlog(row.lag, row.oldest_timestamp, row.locked, row.waiting, row.archiving)

@@ -26,11 +26,13 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 NOT_SET: Final = -1
 """A start offset that is not chosen yet."""
 
-FINISHED: Final = 2
-"""The lowest state in which an offset is not delivered again."""
+ARCHIVING: Final = 3
+"""The state of an offset that failed and is not finished: its dead letter is not written yet."""
 
 _PASSED: Final = "passed"
-_OUTCOMES: Final = {2: "accepted", 3: "archived", 4: "archived"}
+_OUTCOMES: Final = {2: "accepted", 4: "archived"}
+"""The outcomes of the states in which an offset is finished."""
+
 _NAMES: Final = {0: "available", 2: "acknowledged", 3: "archiving", 4: "archived"}
 _FIELDS: Final = {"state_epoch": "state epoch", "leader_epoch": "leader epoch", "start_offset": "start"}
 
@@ -260,7 +262,9 @@ def _describe(status: OffsetStatus | None) -> str:
 
 
 class OffsetsWithOutcome(NamedTuple):
-    """Offsets with one outcome: available, accepted, archived, or passed (finished in an unknown way).
+    """Offsets with one outcome: available, archiving, accepted, archived, or passed.
+
+    Passed offsets finished in an unknown way.
 
     `deliveries` is None if the log does not contain it. `finished_at_ms` (since the Unix epoch) is None if
     the offsets are not finished, or finished before the latest checkpoint. Available offsets are not
@@ -298,6 +302,8 @@ def _outcome(
     deliveries = status.deliveries if status is not None and counted else None
     if end is not None:
         return end.outcome, deliveries, end.at_ms, None
+    if status is not None and status.state == ARCHIVING:
+        return "archiving", deliveries, None, None
     return "available", deliveries, None, (status.not_before_ms or None) if status is not None else None
 
 
@@ -310,7 +316,7 @@ def _finishes(log: list[StateLogEntry]) -> Iterator[OffsetRange[_Finish]]:
     for entry in log:
         at_ms = entry.written_at_ms if entry.kind == "delta" else None
         for first, last, status in entry.runs:
-            if status.state >= FINISHED:
+            if status.state in _OUTCOMES:
                 yield OffsetRange(first, last, _Finish(_OUTCOMES[status.state], at_ms))
         if entry.start_offset is not None:
             if NOT_SET < start < entry.start_offset:

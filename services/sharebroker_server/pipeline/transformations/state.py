@@ -61,17 +61,17 @@ def state_history() -> DataFrame:
     """)
 
 
-@dp.materialized_view(comment="Records that are archived or have reached their group's delivery limit.")
+@dp.materialized_view(comment="Records that failed or have reached their group's delivery limit.")
 def gold_poison() -> DataFrame:
     """One row per run of offsets, with the first record's value if the pipeline read it."""
     limit = lookup(settings.limits, "h.`group`", DEFAULT_LIMIT)
     return spark.sql(f"""
         SELECT h.`group`, h.topic, h.partition, h.first_offset, h.last_offset, h.delivery_count,
-               IF(h.fate = 'archived', 'archived', 'at the delivery limit') AS why,
+               IF(h.fate = 'available', 'at the delivery limit', h.fate) AS why,
                left(make_valid_utf8(CAST(b.value AS STRING)), 200) AS value
         FROM state_history h LEFT JOIN bronze_flights b
           ON h.topic = b.topic AND h.partition = b.partition AND h.first_offset = b.offset
-        WHERE h.fate = 'archived' OR (h.fate = 'available' AND h.delivery_count >= {limit})
+        WHERE h.fate IN ('archived', 'archiving') OR (h.fate = 'available' AND h.delivery_count >= {limit})
     """)
 
 

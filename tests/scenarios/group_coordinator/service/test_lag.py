@@ -46,28 +46,33 @@ async def test_lag_counts_unfinished_records(cluster: Cluster, broker: Broker) -
 
 
 @pytest.mark.parametrize(
-    ("waiting", "scheduled", "locked", "expected"),
+    ("waiting", "scheduled", "locked", "archiving", "expected"),
     [
-        pytest.param(0, 0, 0, (60, 0, 0), id="ready"),
-        pytest.param(20, 0, 0, (40, 0, 20), id="waiting"),
-        pytest.param(0, 30, 0, (30, 0, 30), id="scheduled"),
-        pytest.param(12, 8, 15, (25, 15, 20), id="all states"),
-        pytest.param(50, 0, 15, (0, 10, 50), id="a record that was due is locked"),
-        pytest.param(50, 49, 9, (0, 0, 60), id="records deleted meanwhile"),
+        pytest.param(0, 0, 0, 0, (60, 0, 0, 0), id="ready"),
+        pytest.param(20, 0, 0, 0, (40, 0, 20, 0), id="waiting"),
+        pytest.param(0, 30, 0, 0, (30, 0, 30, 0), id="scheduled"),
+        pytest.param(0, 0, 0, 7, (53, 0, 0, 7), id="archiving"),
+        pytest.param(12, 8, 15, 5, (20, 15, 20, 5), id="all states"),
+        pytest.param(50, 0, 15, 0, (0, 10, 50, 0), id="a record that was due is locked"),
+        pytest.param(50, 49, 9, 1, (0, 0, 59, 1), id="records deleted meanwhile"),
+        pytest.param(1, 1, 1, 70, (0, 0, 0, 60), id="archived meanwhile"),
     ],
 )
-async def test_lag_consists_of_ready_locked_and_waiting_records(
+async def test_lag_consists_of_records_by_state(
     cluster: Cluster,
     broker: Broker,
     waiting: int,
     scheduled: int,
     locked: int,
-    expected: tuple[int, int, int],
+    archiving: int,
+    expected: tuple[int, int, int, int],
 ) -> None:
     topic_id = await broker.create("a", 2)
     await broker.beat("m", 0, "a")
     place = TopicIdPartition(topic_id, 0)
-    cluster.states.states[SharePartitionKey("g", *place)] = StateSummary(1, 7, 40, 5, waiting)
+    cluster.states.states[SharePartitionKey("g", *place)] = StateSummary(
+        1, 7, 40, 5, waiting_count=waiting, archiving_count=archiving
+    )
     cluster.ends.ends[place] = 105
     cluster.ends.locked["g", place] = locked
     cluster.ends.locked["other", place] = 7
@@ -75,8 +80,8 @@ async def test_lag_consists_of_ready_locked_and_waiting_records(
     (topic,) = await offsets(broker)
     known, unknown = topic.partitions
     assert known.lag == 60
-    assert (known.ready, known.locked, known.waiting) == expected
-    assert not any(unknown.HasField(name) for name in ("ready", "locked", "waiting"))
+    assert (known.ready, known.locked, known.waiting, known.archiving) == expected
+    assert not any(unknown.HasField(name) for name in ("ready", "locked", "waiting", "archiving"))
 
 
 async def test_partition_without_lag_has_an_error(cluster: Cluster, broker: Broker) -> None:

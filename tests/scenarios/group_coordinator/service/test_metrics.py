@@ -55,14 +55,15 @@ async def test_records_of_the_lag_are_counted_by_state(cluster: Cluster, broker:
     await lagging(cluster, broker, "g", 9)
     ((key, summary),) = cluster.states.states.items()
     place = TopicIdPartition(key.topic_id, key.partition)
-    cluster.states.states[key] = summary._replace(waiting_count=4)
+    cluster.states.states[key] = summary._replace(waiting_count=4, archiving_count=1)
     cluster.ends.locked["g", place] = 2
     await metrics.refresh()
     place_labels = ("group", "g", "topic", "g-topic", "partition", "0", "state")
     assert values(metrics, "share_group_records") == {
-        (*place_labels, "ready"): 3,
+        (*place_labels, "ready"): 2,
         (*place_labels, "locked"): 2,
         (*place_labels, "waiting"): 4,
+        (*place_labels, "archiving"): 1,
     }
 
 
@@ -77,7 +78,7 @@ async def test_durable_locks_count_without_a_loaded_share_partition(
     cluster.ends.locked["g", TopicIdPartition(key.topic_id, key.partition)] = loaded
     await metrics.refresh()
     counts = {labels[-1]: number for labels, number in values(metrics, "share_group_records").items()}
-    assert counts == {"ready": 5 - locked, "locked": locked, "waiting": 4}
+    assert counts == {"ready": 5 - locked, "locked": locked, "waiting": 4, "archiving": 0}
 
 
 async def test_locks_count_before_a_start_offset_is_stored(cluster: Cluster, broker: Broker) -> None:
@@ -105,4 +106,4 @@ def test_combined_lag_has_the_oldest_known_time() -> None:
     assert Backlog(3, 0).plus(Backlog(4, 7)) == Backlog(7, 7)
     assert Backlog(3, 9).plus(Backlog(4, 7)) == Backlog(7, 7)
     assert Backlog(0, 0).plus(Backlog(0, 0)) == Backlog(0, 0)
-    assert Backlog(9, 0, 1, 2).plus(Backlog(9, 0, 3, 4)) == Backlog(18, 0, 4, 6)
+    assert Backlog(9, 0, 1, 2, 5).plus(Backlog(9, 0, 3, 4, 1)) == Backlog(18, 0, 4, 6, 6)

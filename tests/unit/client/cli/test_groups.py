@@ -33,7 +33,7 @@ def test_member_shows_its_partitions_by_topic() -> None:
 
 
 def test_offsets_are_in_order_and_filtered() -> None:
-    stands = GroupOffset(4, 9, 2, ready=3, locked=2, waiting=4)
+    stands = GroupOffset(4, 9, 2, ready=2, locked=2, waiting=4, archiving=1)
     offsets = {TopicPartition("b", 0): stands, TopicPartition("a", 1): stands, TopicPartition("a", 0): stands}
     assert [(row["topic"], row["partition"]) for row in offset_rows(offsets, None)] == [
         ("a", 0),
@@ -47,9 +47,10 @@ def test_offsets_are_in_order_and_filtered() -> None:
             "start_offset": 4,
             "lag": 9,
             "leader_epoch": 2,
-            "ready": 3,
+            "ready": 2,
             "locked": 2,
             "waiting": 4,
+            "archiving": 1,
         }
     ]
 

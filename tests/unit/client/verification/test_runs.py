@@ -22,14 +22,23 @@ from sharebroker.verification.runs import (
 )
 
 OFFSETS = st.integers(0, 12)
+
+
+def _details(state: int, time: int, number: int) -> tuple[int, ...]:
+    """Returns the time and token of an available record, disposition and time of an archiving one."""
+    if state == 3:
+        return 0, 0, number, time
+    return (time, number) if time and not state else ()
+
+
 RUNS = st.lists(
     st.builds(
         lambda first, size, state, deliveries, time, token: OffsetRun(
-            first, first + size - 1, state, deliveries, *((0, 0) if state or not time else (time, token))
+            first, first + size - 1, state, deliveries, *_details(state, time, token)
         ),
         OFFSETS,
         st.integers(0, 5),
-        st.sampled_from((0, 0, 2, 4)),
+        st.sampled_from((0, 0, 2, 3, 4)),
         st.integers(0, 3),
         st.sampled_from((0, 1, 2)),
         st.integers(0, 2),
@@ -38,17 +47,15 @@ RUNS = st.lists(
 )
 
 
-def naive(runs: list[OffsetRun], start: int) -> dict[int, tuple[int, int, int, int]]:
-    """The greatest (deliveries, state) of each offset, and the last time and token among equal ones."""
-    known: dict[int, tuple[int, int, int, int]] = {}
+def naive(runs: list[OffsetRun], start: int) -> dict[int, tuple[int, ...]]:
+    """The greatest (deliveries, state) of each offset, and the last details among equal ones."""
+    known: dict[int, tuple[int, ...]] = {}
     for run in runs:
         for offset in range(max(run.first, start), run.last + 1):
-            deliveries, state, _, _ = known.get(offset, UNTOUCHED)
+            state, deliveries, *_ = known.get(offset, UNTOUCHED)
             if (run.deliveries, run.state) >= (deliveries, state):
-                known[offset] = run.deliveries, run.state, run.not_before_ms, run.lock_token
-    return {
-        offset: (state, deliveries, time, token) for offset, (deliveries, state, time, token) in known.items()
-    }
+                known[offset] = run[2:]
+    return known
 
 
 @given(RUNS, st.integers(-1, 12))
@@ -76,7 +83,7 @@ def test_differences_are_listed_by_offset(one: list[OffsetRun], other: list[Offs
 def test_long_runs_are_replayed_without_a_cost_per_offset() -> None:
     most = OffsetRun(0, 2**62, 2, 1)
     assert replay([most, OffsetRun(5, 5, 4, 2)], 0)[1] == OffsetRun(5, 5, 4, 2)
-    assert at([most], 2**61) == (2, 1, 0, 0)
+    assert at([most], 2**61) == (2, 1, 0, 0, 0, 0)
     assert list(differences([most], [])) == [OffsetSpan(0, 2**62)]
 
 
@@ -141,7 +148,7 @@ def test_failed_records_have_a_disposition_and_a_time() -> None:
         OutcomeRun(4, 6, OffsetOutcome.REJECTED, 2, 6.0),
         OutcomeRun(8, 9, OffsetOutcome.EXHAUSTED, 5, 7.0),
     ]
-    assert [tuple(run) for run in outcome_runs(RecordLog(0, 11), 5, runs, 0.0, failed)] == [
+    assert [run[:5] for run in outcome_runs(RecordLog(0, 11), 5, runs, 0.0, failed)] == [
         (0, 0, OffsetOutcome.PASSED, 0, 0.0),
         (1, 2, OffsetOutcome.EXPIRED, 0, 5.0),
         (3, 3, OffsetOutcome.PASSED, 0, 0.0),
@@ -153,6 +160,17 @@ def test_failed_records_have_a_disposition_and_a_time() -> None:
         (9, 10, OffsetOutcome.AVAILABLE, 0, 0.0),
     ]
     assert sum(run.offsets for run in outcome_runs(RecordLog(2, 5), 5, runs, 0.0, failed)) == 3
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_archiving_records_have_a_disposition_with_and_without_a_journal(listed: bool) -> None:
+    runs = [OffsetRun(5, 6, 3, 2, disposition=2, failed_ms=7500), OffsetRun(7, 7, 3, 1)]
+    failed = [OutcomeRun(5, 7, OffsetOutcome.EXHAUSTED, 2, 7.5)] if listed else []
+    log = RecordLog(5, 8, held=[OffsetSpan(7, 7)])
+    assert outcome_runs(log, 5, runs, 0.0, failed) == [
+        OutcomeRun(5, 6, OffsetOutcome.ARCHIVING, 2, 7.5, "exhausted"),
+        OutcomeRun(7, 7, OffsetOutcome.ARCHIVING, 1),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,12 @@ async def test_known_lags_are_added(harness: Harness, rows: list[Row]) -> None:
     assert (await lag(harness), await lag(harness, "")) == (7, 7)
 
 
-async def test_waiting_records_do_not_count(harness: Harness, rows: list[Row]) -> None:
-    rows += [Row(partition=0, lag=9, ready=2, locked=3, waiting=4), Row(partition=1, lag=4, waiting=4)]
+async def test_waiting_and_archiving_records_do_not_count(harness: Harness, rows: list[Row]) -> None:
+    rows += [
+        Row(partition=0, lag=9, ready=2, locked=3, waiting=3, archiving=1),
+        Row(partition=1, lag=4, waiting=4),
+        Row(partition=2, lag=5, archiving=5),
+    ]
     assert await lag(harness) == 5
 
 

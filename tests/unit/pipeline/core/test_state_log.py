@@ -224,9 +224,13 @@ OUTCOMES: dict[str, tuple[list[StateLogEntry], list[tuple[int, int, str, int | N
             (100, 100, "available", 1, None),
             (101, 102, "accepted", 2, 7000),
             (103, 103, "available", 1, None),
-            (104, 104, "archived", 1, 7000),
+            (104, 104, "archiving", 1, None),
             (105, 109, "available", 1, None),
         ],
+    ),
+    "archived when its letter is written": (
+        [checkpoint((100, 101, 3, 2)), delta((101, 101, ARCHIVED, 2), at=7)],
+        [(100, 100, "archiving", 2, None), (101, 101, "archived", 2, 7000)],
     ),
     "passed: ended, the outcome is unknown": (
         [

@@ -572,6 +572,7 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
         READY_FIELD_NUMBER: _builtins.int
         LOCKED_FIELD_NUMBER: _builtins.int
         WAITING_FIELD_NUMBER: _builtins.int
+        ARCHIVING_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         start_offset: _builtins.int
         """-1: no state exists yet."""
@@ -585,11 +586,12 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
         Kafka.
         """
         ready: _builtins.int
-        """The records of `lag` that can be acquired now, that members hold, and that wait for the end of a delay. Their sum
-        is `lag`; absent if that is unknown. Not in Kafka.
+        """The records of `lag` that can be acquired now, that members hold, and that wait for the end of a delay; that failed
+        and wait for their dead letters. Their sum is `lag`; absent if that is unknown. Not in Kafka.
         """
         locked: _builtins.int
         waiting: _builtins.int
+        archiving: _builtins.int
         def __init__(
             self,
             *,
@@ -603,17 +605,22 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
             ready: _builtins.int | None = ...,
             locked: _builtins.int | None = ...,
             waiting: _builtins.int | None = ...,
+            archiving: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["_locked", b"_locked", "_ready", b"_ready", "_waiting", b"_waiting", "locked", b"locked", "ready", b"ready", "waiting", b"waiting"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_archiving", b"_archiving", "_locked", b"_locked", "_ready", b"_ready", "_waiting", b"_waiting", "archiving", b"archiving", "locked", b"locked", "ready", b"ready", "waiting", b"waiting"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked", b"_locked", "_ready", b"_ready", "_waiting", b"_waiting", "error_code", b"error_code", "error_message", b"error_message", "lag", b"lag", "leader_epoch", b"leader_epoch", "locked", b"locked", "oldest_timestamp", b"oldest_timestamp", "partition", b"partition", "ready", b"ready", "start_offset", b"start_offset", "waiting", b"waiting"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_archiving", b"_archiving", "_locked", b"_locked", "_ready", b"_ready", "_waiting", b"_waiting", "archiving", b"archiving", "error_code", b"error_code", "error_message", b"error_message", "lag", b"lag", "leader_epoch", b"leader_epoch", "locked", b"locked", "oldest_timestamp", b"oldest_timestamp", "partition", b"partition", "ready", b"ready", "start_offset", b"start_offset", "waiting", b"waiting"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__archiving: _TypeAlias = _typing.Literal["archiving"]  # noqa: Y015
+        _WhichOneofArgType__archiving: _TypeAlias = _typing.Literal["_archiving", b"_archiving"]  # noqa: Y015
         _WhichOneofReturnType__locked: _TypeAlias = _typing.Literal["locked"]  # noqa: Y015
         _WhichOneofArgType__locked: _TypeAlias = _typing.Literal["_locked", b"_locked"]  # noqa: Y015
         _WhichOneofReturnType__ready: _TypeAlias = _typing.Literal["ready"]  # noqa: Y015
         _WhichOneofArgType__ready: _TypeAlias = _typing.Literal["_ready", b"_ready"]  # noqa: Y015
         _WhichOneofReturnType__waiting: _TypeAlias = _typing.Literal["waiting"]  # noqa: Y015
         _WhichOneofArgType__waiting: _TypeAlias = _typing.Literal["_waiting", b"_waiting"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__archiving) -> _WhichOneofReturnType__archiving | None: ...
         @_typing.overload
         def WhichOneof(self, oneof_group: _WhichOneofArgType__locked) -> _WhichOneofReturnType__locked | None: ...
         @_typing.overload
