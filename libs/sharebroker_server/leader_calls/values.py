@@ -25,7 +25,8 @@ class AcquireCall(NamedTuple):
     `without_records` leaves the record batches out of the result. `session_id` names the share session; when
     that session ends, its leaders release the records it acquired. Only the `principal` that acquired records
     may acknowledge them; "" is ANONYMOUS, here and in the other calls. `lock` is the length of the locks in
-    seconds; 0: the group's, here and in the other calls.
+    seconds; 0: the group's, here and in the other calls. `client_id` names the member's client in dead
+    letters; "": unknown.
     """
 
     group_id: str
@@ -42,6 +43,7 @@ class AcquireCall(NamedTuple):
     session_id: str = ""
     principal: str = ""
     lock: float = 0.0
+    client_id: str = ""
 
 
 class AcquireResult(NamedTuple):
@@ -213,6 +215,7 @@ class DeliverOpen(NamedTuple):
     principal: str = ""
     lock: float = 0.0
     durable_locks: bool = False
+    client_id: str = ""
 
 
 class DeliverInput(NamedTuple):

@@ -211,7 +211,8 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
     retention.start()
     stack.push_async_callback(retention.stop)
     counts = LetterCounts(base.most_series)
-    mover = DeadLetterMover(base.router, CatalogLetterSettings(base.catalog, base.router), counts)
+    letter_settings = CatalogLetterSettings(base.catalog, base.router)
+    mover = DeadLetterMover(base.router, letter_settings, counts, clients=leadership.clients)
     counts.archiving = mover.partitions
     leadership.archiving = mover.add
     base.observability.metrics.add(counts.families)

@@ -81,6 +81,12 @@ LONGEST_RETRY_DELAY: Final = 2.0
 CATALOG_LAG: Final = 0.3
 """Seconds in which a new topic reaches every metadata cache."""
 
+MOST_CLIENTS: Final = 10_000
+"""The most client ids that are stored."""
+
+LONGEST_CLIENT_ID: Final = 255
+"""Characters of a client id that are stored."""
+
 MOST_ENDED_SESSIONS: Final = 10_000
 """The most ended sessions that are stored: enough for the longest wait of a fetch."""
 
@@ -93,6 +99,8 @@ class Leadership:
     ) -> None:
         self.ended_sessions: dict[str, None] = {}
         """Share sessions that ended recently: a fetch in flight must not acquire records for them."""
+        self.clients: dict[tuple[str, str], str] = {}
+        """The client ids of members that acquire here, by group and member id; see `add_client`."""
         self.archiving: Callable[[ShareGroupPartition], None] = _ignore
         """Called with a share-partition that has archiving records: they need dead letters."""
         self._holder = holder
@@ -107,6 +115,12 @@ class Leadership:
         self._writes = WriteBatcher(persister)
         self._traces = _leader_traces()
         holder.register("partition", tuple, "share-partition-leader", self._acquired, self._lost)
+
+    def add_client(self, member: tuple[str, str], client_id: str) -> None:
+        """Stores the client id of a member, for its dead letters; drops the oldest above MOST_CLIENTS."""
+        self.clients[member] = client_id[:LONGEST_CLIENT_ID]
+        if len(self.clients) > MOST_CLIENTS:
+            del self.clients[next(iter(self.clients))]
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
         """Returns the partition, claimed and opened if necessary.

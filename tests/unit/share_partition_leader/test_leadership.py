@@ -23,9 +23,11 @@ from sharebroker_server.catalog.records import (
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.leader_calls.values import DeliverOpen
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.port import SharePartitionState, StateSummary
+from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from tests.testkit.memory.stream_log import Fault
@@ -593,3 +595,12 @@ async def test_a_jump_of_redis_clock_moves_the_waits_of_a_new_leader(
             pass
     assert [each.delivery_count for each in response[0].acquired] == [2]
     assert waited <= now() - released < waited + 0.1
+
+
+async def test_client_ids_are_stored_up_to_a_limit(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "MOST_CLIENTS", 2)
+    for number in range(3):
+        await harness.acquire(member=f"m{number}", client_id="c" * 300, max_wait_ms=0)
+    assert harness.leadership.clients == {(GROUP, f"m{number}"): "c" * 255 for number in (1, 2)}
+    harness.local.deliver(DeliverOpen(GROUP, "m4", client_id="c4")).close()
+    assert harness.leadership.clients[GROUP, "m4"] == "c4"

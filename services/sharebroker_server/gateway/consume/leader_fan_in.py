@@ -74,6 +74,7 @@ class LeaderFanIn:
             key.principal,
             subscribe.lock_ms / 1000,
             subscribe.durable_locks,
+            subscribe.client_id,
         )
         self._tasks = tasks
         self._credit: CreditSplit[LeaderStream] = CreditSplit()

@@ -64,6 +64,7 @@ class ShareFetch(NamedTuple):
     renews: bool = False
     first_loaded: bool = False
     lock: float = 0.0
+    client_id: str = ""
 
     @property
     def fetches(self) -> bool:
@@ -242,6 +243,7 @@ def _acquire_call(
         session_id=context.session.id,
         lock=request.lock,
         principal=request.key.principal,
+        client_id=request.client_id,
     )
     return call, errors, known_errors
 

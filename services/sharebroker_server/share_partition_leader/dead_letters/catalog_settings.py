@@ -7,6 +7,7 @@ from typing import Final
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import Router
 from sharebroker_server.share_partition_leader.dead_letters.target import (
     DeadLetterTarget,
@@ -21,7 +22,10 @@ CREATED_WITH: Final = {
     "errors.deadletterqueue.group.enable": "true",
     "message.timestamp.type": "CreateTime",
 }
-"""The configs of a topic that is created for letters; they are Kafka's."""
+"""The configs of a topic that is created for letters, as in Kafka."""
+
+RETENTION_MS: Final = 14 * 24 * 3_600_000
+"""The retention of such a topic if log.retention.ms has its default. In Kafka it is always the broker's."""
 
 _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
@@ -70,7 +74,10 @@ class CatalogLetterSettings:
 
         Raises KafkaError.
         """
-        wanted = pb.CreateTopicsRequest.Topic(name=name, num_partitions=-1, configs=CREATED_WITH)
+        configs = dict(CREATED_WITH)
+        if self._catalog.broker.log_retention_ms == BrokerConfig().log_retention_ms:
+            configs["retention.ms"] = str(RETENTION_MS)
+        wanted = pb.CreateTopicsRequest.Topic(name=name, num_partitions=-1, configs=configs)
         try:
             stub = await self._router.catalog()
             request = pb.CreateTopicsRequest(topics=[wanted])

@@ -14,12 +14,14 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharebroker_protocol.model import Disposition
 from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder
+from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
 
 Header = tuple[str, bytes | None]
 
 PREFIX: Final = "__dlq.errors."
 _HOPS: Final = PREFIX + "hops"
 _ORIGIN: Final = PREFIX + "origin"
+_MESSAGE_ID: Final = PREFIX + "message.id"
 
 MAX_BATCH_BYTES: Final = 1 << 20
 """The size of a batch of letters; a single larger letter has a batch of its own."""
@@ -98,7 +100,9 @@ def make_letter(
     headers = [*errors, _text("copy", outcome)]
     if original is None or outcome is not CopyOutcome.FULL:
         return Letter(None, None, headers, headers)
-    headers += [header for header in before if not header[0].startswith(PREFIX)]
+    headers += [
+        header for header in before if not header[0].startswith(PREFIX) and header[0] != MESSAGE_ID_HEADER
+    ]
     return Letter(original.key, original.value, headers, [*errors, _text("copy", CopyOutcome.TOO_LARGE)])
 
 
@@ -150,7 +154,7 @@ def _kafka_headers(source: LetterSource, failed: FailedRecord) -> list[Header]:
 
 
 def _our_headers(source: LetterSource, failed: FailedRecord, before: Sequence[Header]) -> list[Header]:
-    """Returns the headers without `copy`. A letter that fails again keeps its first origin."""
+    """Returns the headers without `copy`. A letter that fails again keeps its first origin and message id."""
     headers = [_text("disposition", _WORDS.get(failed.disposition, _WORDS[Disposition.REJECTED]))]
     optional = {
         "reason": failed.reason,
@@ -162,7 +166,10 @@ def _our_headers(source: LetterSource, failed: FailedRecord, before: Sequence[He
     origin = _last(before, _ORIGIN)
     if origin is None:
         origin = f"{source.topic}/{source.partition}/{failed.offset}".encode()
-    return [*headers, _text("hops", hops_of(before) + 1), (_ORIGIN, origin)]
+    headers += [_text("hops", hops_of(before) + 1), (_ORIGIN, origin)]
+    # Not as the message id of the letter: a record that is published to the topic would be a duplicate of it.
+    message_id = _last(before, MESSAGE_ID_HEADER) or _last(before, _MESSAGE_ID)
+    return headers if message_id is None else [*headers, (_MESSAGE_ID, message_id)]
 
 
 def _text(name: str, value: object) -> Header:

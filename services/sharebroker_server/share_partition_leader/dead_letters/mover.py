@@ -23,9 +23,10 @@ or if the topic is its own source: the letter would fail again. These are counte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -83,10 +84,13 @@ class DeadLetterMover:
         settings: LetterSettings,
         counts: LetterCounts,
         jitter: Callable[[], float] = random,
+        clients: Mapping[tuple[str, str], str] = MappingProxyType({}),
     ) -> None:
+        """`clients`: client ids by group and member."""
         self._sender = LetterSender(router, counts)
         self._settings = settings
         self._counts = counts
+        self._clients = clients
         self._jitter = jitter
         self._progress: dict[ArchivingPartition, _Progress] = {}
         self._ready: dict[ArchivingPartition, None] = {}
@@ -175,7 +179,7 @@ class DeadLetterMover:
             topic = self._settings.topic(target.topic)
             if topic is None:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Topic {target.topic} is not known yet.")
-        failed = list(failed_records(runs))
+        failed = list(failed_records(runs, self._clients, group_id))
         if topic.topic_id == partition.key.topic_id:
             self._counts.skip(partition, SkipCause.OWN_TOPIC, len(failed))
             return self._done(partition, progress, [record.offset for record in failed])

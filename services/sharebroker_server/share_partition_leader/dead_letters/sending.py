@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import now
@@ -114,8 +114,11 @@ class LetterSender:
             raise
 
 
-def failed_records(runs: Sequence[ArchivingRecords]) -> Iterator[making.FailedRecord]:
-    """Yields the records of runs, by offset."""
-    for first, last, delivery_count, disposition, reason, time_ms, member_id in runs:
+def failed_records(
+    runs: Sequence[ArchivingRecords], clients: Mapping[tuple[str, str], str], group_id: str
+) -> Iterator[making.FailedRecord]:
+    """Yields the records of runs, by offset; `clients` are client ids by group and member."""
+    for first, last, count, disposition, reason, time_ms, member_id in runs:
+        client_id = clients.get((group_id, member_id), "")
         for offset in range(first, last + 1):
-            yield making.FailedRecord(offset, delivery_count, disposition, reason, time_ms, member_id)
+            yield making.FailedRecord(offset, count, disposition, reason, time_ms, member_id, client_id)

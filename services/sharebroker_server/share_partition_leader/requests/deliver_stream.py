@@ -80,6 +80,8 @@ class DeliverySession:
         self.group_id = opening.group_id
         self.holder = new_stream_holder(opening.member_id, opening.principal)
         self.session = ""
+        if opening.client_id:
+            partitions.add_client((opening.group_id, opening.member_id), opening.client_id)
         if opening.durable_locks:
             self.session = self.holder
             self.holder = member_holder(opening.member_id, opening.principal)

@@ -117,6 +117,8 @@ class Fetch:
             call.lock,
         )
         self._leadership = leadership
+        if call.client_id and (member := (call.group_id, call.member_id)) not in leadership.clients:
+            leadership.add_client(member, call.client_id)
         self._bytes = 0
         self._cold = False
         self._fetched: dict[TopicIdPartition, list[Fetched]] = {}

@@ -89,14 +89,25 @@ async def test_topics_are_enabled_by_their_config(owner: Owner) -> None:
     assert owner.settings.topic("t") == DeadLetterTopic("T", 3, False, 5000)
 
 
-async def test_a_created_topic_is_enabled(owner: Owner) -> None:
+@pytest.mark.parametrize(
+    ("broker", "retention"),
+    [
+        (BrokerConfig(), {"retention.ms": "1209600000"}),
+        (BrokerConfig(log_retention_ms=60_000), {}),
+        (BrokerConfig(log_retention_ms=-1), {}),
+    ],
+)
+async def test_a_created_topic_is_enabled(
+    owner: Owner, broker: BrokerConfig, retention: dict[str, str]
+) -> None:
+    owner.cache.broker = broker
     await owner.settings.create("dlq.t")
     created = owner.settings.topic("dlq.t")
     assert created is not None
     assert created.enabled
     topic = owner.cache.topic("dlq.t")
     assert topic is not None
-    assert topic.configs == CREATED_WITH
+    assert topic.configs == {**CREATED_WITH, **retention}
 
 
 async def test_errors_of_a_creation_are_raised(owner: Owner) -> None:

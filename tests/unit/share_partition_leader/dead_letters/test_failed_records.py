@@ -41,7 +41,7 @@ async def until_start_offset(harness: Harness, offset: int) -> None:
 
 
 async def test_failed_records_get_letters_and_are_archived(harness: Harness, world: World) -> None:
-    await harness.acquire()
+    await harness.acquire(client_id="c1")
     await harness.acknowledge((0, 2, REJECT), (3, 5, RELEASE), (6, 9, ACCEPT))
     await until_start_offset(harness, 3)
     assert await world.offsets() == [0, 1, 2]
@@ -54,6 +54,7 @@ async def test_failed_records_get_letters_and_are_archived(harness: Harness, wor
     assert exhausted["__dlq.errors.message"] == b"Offset delivery count exceeded the threshold."
     assert exhausted["__dlq.errors.delivery.count"] == b"2"
     assert exhausted["__dlq.errors.copy"] == b"full"
+    assert rejected["__dlq.errors.client.id"] == b"c1"
 
 
 async def test_a_next_leader_writes_held_letters(harness: Harness, world: World) -> None:

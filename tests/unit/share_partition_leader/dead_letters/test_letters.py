@@ -108,6 +108,18 @@ def test_a_letter_that_fails_again_keeps_its_origin_and_counts_hops() -> None:
     assert again.headers[-1] == ("x", b"1")
 
 
+@pytest.mark.parametrize("copy", [True, False])
+def test_a_letter_has_no_message_id_of_its_own(copy: bool) -> None:
+    original = OriginalRecord(b"k", b"v", [("sharebroker.message.id", b"id"), ("x", b"1")])
+    first = make_letter(SOURCE, FAILED, original, copy=copy)
+    again = make_letter(SOURCE, FAILED, OriginalRecord(b"k", b"v", first.headers), copy=copy)
+    for letter in (first, again):
+        for headers in (letter.headers, letter.bare_headers):
+            found = texts(headers)
+            assert found.count(("__dlq.errors.message.id", "id")) == 1
+            assert "sharebroker.message.id" not in dict(found)
+
+
 @pytest.mark.parametrize(
     ("headers", "hops"),
     [

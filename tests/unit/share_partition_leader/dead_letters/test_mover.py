@@ -132,7 +132,9 @@ class World:
         self.route = Route(harness)
         self.settings = Settings()
         self.counts = LetterCounts(lambda: 10)
-        self.mover = DeadLetterMover(cast("Any", self.route), self.settings, self.counts, lambda: 0.5)
+        self.mover = DeadLetterMover(
+            cast("Any", self.route), self.settings, self.counts, lambda: 0.5, harness.leadership.clients
+        )
 
     async def source(self, *runs: ArchivingRecords, **more: Any) -> Partition:
         log = (await self.harness.leadership.led(TOPIC, 0)).log

@@ -25,16 +25,18 @@ def sender(world: World, router: object) -> LetterSender:
 
 
 def test_runs_become_records() -> None:
-    (first, second, third) = failed_records([failed(3, 4), failed(9, 9)])
+    (first, second, third) = failed_records([failed(3, 4), failed(9, 9)], {("g", "m1"): "c1"}, "g")
     assert (first.offset, second.offset, third.offset) == (3, 4, 9)
-    assert (first.delivery_count, first.reason, first.member_id) == (2, "bad", "m1")
+    assert (first.delivery_count, first.reason, first.member_id, first.client_id) == (2, "bad", "m1", "c1")
+    (other,) = failed_records([failed(3, 3)], {("g", "m1"): "c1"}, "another")
+    assert other.client_id == ""
 
 
 async def test_a_portion_ends_at_the_limit_of_the_topic(harness: Harness) -> None:
     world = World(harness)
     await harness.publish(50, size=100)
     partition = await world.source(failed(0, 49))
-    records = list(failed_records(partition.core.runs))
+    records = list(failed_records(partition.core.runs, {}, "g"))
     portion = await sender(world, None).portion(partition, records, TOPIC, copy=True, decode=False)
     assert 0 < len(portion.offsets) < 50
     assert portion.completed == portion.offsets == list(range(len(portion.offsets)))
@@ -46,7 +48,7 @@ async def test_deleted_records_get_letters_without_a_copy(harness: Harness) -> N
     await harness.publish(2)
     partition = await world.source(failed(0, 0))
     await partition.log.delete_records(1)
-    records = list(failed_records(partition.core.runs))
+    records = list(failed_records(partition.core.runs, {}, "g"))
     portion = await sender(world, None).portion(partition, records, TOPIC, copy=True, decode=False)
     assert portion.completed == [0]
     assert b"__dlq.errors.copy\x08gone" in portion.records

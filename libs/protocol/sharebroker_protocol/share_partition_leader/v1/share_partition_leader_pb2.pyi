@@ -38,6 +38,7 @@ class DeliverRequest(_message.Message):
         PRINCIPAL_FIELD_NUMBER: _builtins.int
         LOCK_MS_FIELD_NUMBER: _builtins.int
         DURABLE_LOCKS_FIELD_NUMBER: _builtins.int
+        CLIENT_ID_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
@@ -53,6 +54,8 @@ class DeliverRequest(_message.Message):
         """The length of the stream's locks; 0: the group's `share.record.lock.duration.ms`."""
         durable_locks: _builtins.bool
         """The member holds the records, not the stream: locks that it renews for at least 60,000 ms outlive the stream."""
+        client_id: _builtins.str
+        """The name of the client software instance, for dead letters. Empty: unknown."""
         def __init__(
             self,
             *,
@@ -64,10 +67,11 @@ class DeliverRequest(_message.Message):
             principal: _builtins.str = ...,
             lock_ms: _builtins.int = ...,
             durable_locks: _builtins.bool = ...,
+            client_id: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "durable_locks", b"durable_locks", "group_id", b"group_id", "lock_ms", b"lock_ms", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "principal", b"principal"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "client_id", b"client_id", "durable_locks", b"durable_locks", "group_id", b"group_id", "lock_ms", b"lock_ms", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "principal", b"principal"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -205,6 +209,7 @@ class AcquireRecordsRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     PRINCIPAL_FIELD_NUMBER: _builtins.int
     LOCK_MS_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     max_wait_ms: _builtins.int
@@ -223,6 +228,8 @@ class AcquireRecordsRequest(_message.Message):
     """The principal that acquires the records; only it may acknowledge them. Empty: User:ANONYMOUS."""
     lock_ms: _builtins.int
     """The length of the locks; 0: the group's `share.record.lock.duration.ms`."""
+    client_id: _builtins.str
+    """As in DeliverRequest.Open."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """In the order in which they are served."""
@@ -244,10 +251,11 @@ class AcquireRecordsRequest(_message.Message):
         session_id: _builtins.str = ...,
         principal: _builtins.str = ...,
         lock_ms: _builtins.int = ...,
+        client_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "lock_ms", b"lock_ms", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "principal", b"principal", "session_id", b"session_id", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "client_id", b"client_id", "group_id", b"group_id", "lock_ms", b"lock_ms", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "principal", b"principal", "session_id", b"session_id", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

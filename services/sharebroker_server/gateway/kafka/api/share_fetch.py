@@ -51,6 +51,7 @@ def _request(call: Call[ShareFetchRequest]) -> ShareFetch:
         mode=acquire_mode(request.share_acquire_mode),
         renews=request.is_renew_ack,
         first_loaded=call.client.is_librdkafka,
+        client_id=call.client_id,
     )
 
 
