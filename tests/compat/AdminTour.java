@@ -86,7 +86,7 @@ public final class AdminTour {
         admin.describeFeatures().featureMetadata().get().finalizedFeatures()
             .forEach((name, range) -> levels.put(name, range.maxVersionLevel()));
         print("features", levels);
-        var update = Map.of("share.version", new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.UPGRADE));
+        var update = Map.of("share.version", new FeatureUpdate((short) 2, FeatureUpdate.UpgradeType.UPGRADE));
         admin.updateFeatures(update, new UpdateFeaturesOptions()).all().get();
         var kinds = new TreeSet<String>();
         for (var one : admin.listConfigResources(Set.of(), new ListConfigResourcesOptions()).all().get()) {

@@ -28,7 +28,7 @@ GROUP put back: read_uncommitted DEFAULT_CONFIG
 GROUP rejected: InvalidConfigurationException
 controller: true
 operations: 7
-features: {share.version=1, transaction.version=2}
+features: {share.version=2, transaction.version=2}
 kinds: [BROKER, TOPIC]
 deleted: UnknownTopicOrPartitionException
 """

@@ -96,7 +96,7 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
         (r"settings.log\.level=loud", "'/settings/log.level': value must be one of"),
         (r"settings.cluster\.id=a", "'/settings': additional properties 'cluster.id' not allowed"),
         (r"roles.gateway.settings.node\.id=1", "'/roles/gateway/settings': additional properties 'node.id'"),
-        (r"features.share\.version=2", "'/features/share.version': maximum"),
+        (r"features.share\.version=3", "'/features/share.version': maximum"),
         ("roleDefaults.resources.limits.memory=512m", "'/roleDefaults/resources/limits/memory'"),
         ("roleDefaults.resources.requests.cpu=some", "'/roleDefaults/resources/requests/cpu'"),
         ("roleDefaults.extraEnv[0].nam=a", "'/roleDefaults/extraEnv/0': missing property 'name'"),

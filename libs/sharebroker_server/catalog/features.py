@@ -17,7 +17,7 @@ from sharebroker_server.catalog.records import UNSTORED_LEVELS
 SHARE: Final = "share.version"
 TRANSACTION: Final = "transaction.version"
 
-SHARE_VERSION_MAX: Final = 1
+SHARE_VERSION_MAX: Final = 2
 """The highest level of share.version: 1 has share groups, 2 also dead letter queues (KIP-1191)."""
 
 DEAD_LETTERS: Final = 2

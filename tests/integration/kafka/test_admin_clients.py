@@ -158,8 +158,8 @@ def test_kafka_python_admin_describes_the_cluster(kafka_python: KafkaAdminClient
     assert shown["controller_id"] in [broker["broker_id"] for broker in shown["brokers"]]
     features = kafka_python.describe_features()
     assert (features["share.version"]["supported"], features["share.version"]["finalized"]) == (
-        (0, 1),
-        (1, 1),
+        (0, 2),
+        (2, 2),
     )
-    kafka_python.update_features({"share.version": (1, python.UpdateFeatureType.UPGRADE)})
+    kafka_python.update_features({"share.version": (2, python.UpdateFeatureType.UPGRADE)})
     assert str(shown["brokers"][0]["broker_id"]) in kafka_python.list_config_resources()["broker"]

@@ -325,7 +325,7 @@ async def test_invalid_feature_levels_fail_all_updates(kafka: KafkaClient, versi
         ]
         return await kafka.ask(FEATURES, version, feature_updates=asked)
 
-    fine = await update(share_version=1, transaction_version=2)
+    fine = await update(share_version=2, transaction_version=2)
     assert fine.error_code == 0
     for levels in ({"share_version": 0}, {"share_version": 9}, {"nonsense_version": 1}):
         rejected = await update(transaction_version=2, **levels)
