@@ -304,7 +304,7 @@ def _administration(cases: _Cases) -> None:
     cases.add(50, 0, on_cluster(DESCRIBE), {"users": [part(50, "UserName", name="x")]})
     deletions = [part(51, "ScramCredentialDeletion", name=name, mechanism=1) for name in ("x", "y")]
     cases.add(51, 0, on_cluster(ALTER), {"deletions": deletions})
-    update = part(57, "FeatureUpdateKey", feature="share.version", max_version_level=1, upgrade_type=1)
+    update = part(57, "FeatureUpdateKey", feature="transaction.version", max_version_level=2, upgrade_type=1)
     cases.add(57, 1, on_cluster(ALTER), {"feature_updates": [update], "validate_only": True})
     cases.add(74, 1, on_cluster(DESCRIBE_CONFIGS), {})
 
