@@ -15,14 +15,16 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker_server.catalog.features import SHARE_VERSION_MAX
-from tests.compat.dead_letters import feature_levels, settings
+from tests.compat.dead_letters import failures, feature_levels, settings
 from tests.compat.dead_letters.scenarios import Observed, Scenario
 from tests.support.kafka_client import connected
 from tests.support.kafka_jars import NEXT_SERVER, is_there
 from tests.support.kafka_server import running_kafka
 from tests.testkit.brokers import one_process
 
-SCENARIOS: Final = (*feature_levels.SCENARIOS, *settings.SCENARIOS)
+SCENARIOS: Final = (*feature_levels.SCENARIOS, *settings.SCENARIOS, *failures.SCENARIOS)
+
+PROPERTIES: Final = {"group.share.min.record.lock.duration.ms": 1000}
 
 
 async def _observe(address: str, scenarios: Sequence[Scenario]) -> dict[str, Observed]:
@@ -63,11 +65,11 @@ def main(
     scenarios = [each for each in SCENARIOS if only is None or re.search(only, each.name)]
     with (
         tempfile.TemporaryDirectory(prefix="sharebroker-dead-letters-") as folder,
-        running_kafka(Path(folder) / "kafka", jars=NEXT_SERVER) as cluster,
+        running_kafka(Path(folder) / "kafka", properties=PROPERTIES, jars=NEXT_SERVER) as cluster,
     ):
         kafka = asyncio.run(_observe(cluster.bootstrap, scenarios))
     possible = [each for each in scenarios if each.level <= SHARE_VERSION_MAX]
-    with one_process() as broker:
+    with one_process(*(f"--set={name}={value}" for name, value in PROPERTIES.items())) as broker:
         ours = asyncio.run(_observe(broker.kafka, possible))
     unexpected = compare(scenarios, kafka, ours)
     typer.echo(f"{len(scenarios)} scenarios, {len(possible)} compared, {unexpected} unexpected differences")

@@ -16,8 +16,10 @@ import redis
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.catalog.features import DEAD_LETTERS, SHARE
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.format_version import FORMAT_FILE, FORMAT_VERSION
 from sharebroker_server.redis_link.keys import Keys
@@ -33,8 +35,10 @@ from tests.samples.contents import (
     clients,
     described,
 )
+from tests.support.client import REJECT
 from tests.testkit.servers import binaries
 from tests.testkit.shared_servers import Servers
+from tests.testkit.waiting import eventually
 
 SAMPLES = sorted(path.parent for path in (Path(__file__).parents[2] / "samples").glob("*/contents.json"))
 EMBEDDED = "embedded"
@@ -149,6 +153,32 @@ def add_unknown_fields(url: str) -> int:
                 client.xadd(key, {"p": fields[b"p"] + unknown}, id=position)
             count += len(entries)
     return count
+
+
+@pytest.mark.parametrize("settings", ["valkey"], indirect=True)
+async def test_an_older_cluster_has_dead_letters_once_its_level_is_raised(
+    settings: ServeSettings, sample: Path
+) -> None:
+    letters = "dlq.workers"
+    async with started(settings, sample) as at:
+        assert {feature.name: feature.level for feature in await at.admin.list_features()}[SHARE] == 1
+        await at.admin.create_topic(letters, 1, {"errors.deadletterqueue.group.enable": "true"})
+        await at.admin.alter_group_configs(WORKERS, {"errors.deadletterqueue.topic.name": letters})
+        for level in (1, DEAD_LETTERS):
+            await at.admin.set_features({SHARE: level})
+            (record,) = await acquire_partition_0(at, WORKERS, 1, "new worker")
+            assert not any(await at.grpc.acknowledge(WORKERS, "new worker", [record], REJECT))
+        await eventually(lambda: end_offset(at, letters))
+    assert settings.redis is not None
+    with redis.Redis.from_url(settings.redis) as client:
+        assert client.hget(Keys().format_version(), "version") == str(FORMAT_VERSION).encode()
+    async with started(settings, sample) as at:
+        assert await end_offset(at, letters) == 1
+
+
+async def end_offset(at: Clients, topic: str) -> int | None:
+    partition = TopicPartition(topic, 0)
+    return (await at.admin.list_offsets([partition]))[partition]
 
 
 async def test_the_sample_has_every_state(sample: Path) -> None:

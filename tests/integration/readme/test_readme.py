@@ -100,8 +100,15 @@ def test_grpc_document_examples_work(cluster: Cluster, environment: dict[str, st
     assert "errorCode" not in acknowledged
 
 
+@pytest.mark.timeout(180)
+def test_dead_letters_document_examples_work(cluster: Cluster, environment: dict[str, str]) -> None:
+    _, worked = outputs("docs/dead-letters.md", cluster, environment)
+    assert "__dlq.errors.disposition" in worked
+    assert "rejected" in worked
+
+
 def test_every_executable_block_is_in_a_tested_document() -> None:
-    documents = {"README.md", _CLIENTS, "docs/grpc.md"}
+    documents = {"README.md", _CLIENTS, "docs/grpc.md", "docs/dead-letters.md"}
     found = {name(path) for path in files() if path.suffix == ".md" and _EXAMPLE.search(path.read_text())}
     assert found == documents
 

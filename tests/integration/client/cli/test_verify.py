@@ -14,6 +14,7 @@ from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
 from tests.integration.client.cli.commands import create_group
 from tests.integration.client.cli.conftest import Command
 from tests.testkit.brokers import Cluster
+from tests.testkit.waiting import until
 
 Change = Callable[[ShareStateRecord], bytes | None]
 
@@ -112,6 +113,40 @@ def test_waiting_records_are_counted_beside_held_ones(
     row = {row["partition"]: row for row in ran.data["partitions"]}[records[0].partition]
     assert (ran.code, row["waiting"], row["in_delivery"], row["available"]) == (0, 1, 0, 2)
     assert "WAITING" in sharebroker("verify", group, topic).out
+
+
+def test_archiving_records_are_shown_until_their_letters_are_written(
+    sharebroker: Command, server: str, topic: str, group: str
+) -> None:
+    letters = f"dlq.{topic}"
+    create_group(server, topic, group)
+    sharebroker("groups", "config", group, "--set", f"errors.deadletterqueue.topic.name={letters}")
+    sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=b'{"id": 1}\n' * 3)
+    with ShareConsumer(server, group, [topic]) as consumer:
+        records: list[Record] = []
+        while len(records) < 3:
+            records += consumer.poll(timeout=20)
+        records[1].reject("no good")
+        consumer.commit()
+        place = records[0].partition
+        ran = sharebroker("verify", group, topic, "--offsets", "--json")
+    row = {row["partition"]: row for row in ran.data["partitions"]}[place]
+    assert (ran.code, row["findings"], row["archiving"]) == (0, [], 1)
+    archiving = row["offsets"][1]
+    assert (archiving["fate"], archiving["disposition"]) == ("archiving", "rejected")
+    assert archiving["failed_at"] is not None
+    assert sharebroker("groups", "describe", group, "--json").data["archiving"] == 1
+
+    enabled = ("--config", "errors.deadletterqueue.group.enable=true")
+    sharebroker("topics", "create", letters, "--partitions", "1", *enabled)
+
+    def written() -> bool:
+        return bool(sharebroker("groups", "describe", group, "--json").data["archiving"] == 0)
+
+    until(written, 60)
+    ran = sharebroker("verify", group, topic, "--offsets", "--json")
+    row = {row["partition"]: row for row in ran.data["partitions"]}[place]
+    assert [run["fate"] for run in row["offsets"]] == ["available", "rejected", "available"]
 
 
 @pytest.mark.parametrize("topics", [(), ("nowhere",)])
