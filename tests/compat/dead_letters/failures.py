@@ -55,7 +55,7 @@ async def rejected(queue: Queue) -> Observed:
 @_story("released at the limit")
 async def released(queue: Queue) -> Observed:
     await queue.with_letters()
-    await queue.prepare(2, **{LIMIT: "2"})
+    await queue.prepare(2, configs={LIMIT: "2"})
     first = await queue.fail(2, (0, 1, [RELEASE]))
     second = await queue.fail(2, (0, 1, [RELEASE]))
     return [f"{first} {second}", *await queue.written(2)]
@@ -64,7 +64,7 @@ async def released(queue: Queue) -> Observed:
 @_story("locked for too long at the limit")
 async def timed_out(queue: Queue) -> Observed:
     await queue.with_letters()
-    await queue.prepare(2, **{LIMIT: "2", LOCK: "1000"})
+    await queue.prepare(2, configs={LIMIT: "2", LOCK: "1000"})
     await queue.acquire(2)
     await queue.acquire(2)
     return await queue.written(2)
@@ -73,7 +73,7 @@ async def timed_out(queue: Queue) -> Observed:
 @_story("held at the limit by a member that leaves")
 async def left(queue: Queue) -> Observed:
     await queue.with_letters()
-    await queue.prepare(2, **{LIMIT: "2"})
+    await queue.prepare(2, configs={LIMIT: "2"})
     await queue.fail(2, (0, 1, [RELEASE]))
     await queue.acquire(2)
     await queue.leave()
@@ -83,7 +83,7 @@ async def left(queue: Queue) -> Observed:
 @_story("released after the limit was lowered")
 async def lowered_limit(queue: Queue) -> Observed:
     await queue.with_letters()
-    await queue.prepare(1, **{LIMIT: "5"})
+    await queue.prepare(1, configs={LIMIT: "5"})
     for _ in range(3):
         await queue.fail(1, (0, 0, [RELEASE]))
     await queue.acquire(1)
@@ -131,7 +131,7 @@ async def one_by_one(queue: Queue) -> Observed:
 @_story("copied: keys and values, null and empty ones")
 async def copied(queue: Queue) -> Observed:
     await queue.with_letters()
-    await queue.prepare([(b"k", b"v"), (None, b"v"), (b"", b""), (b"k", None)], **{COPY: "true"})
+    await queue.prepare([(b"k", b"v"), (None, b"v"), (b"", b""), (b"k", None)], configs={COPY: "true"})
     await queue.fail(4, (0, 3, [REJECT]))
     return await queue.written(4)
 
@@ -139,7 +139,7 @@ async def copied(queue: Queue) -> Observed:
 def _compressed(codec: str) -> Story:
     async def compressed(queue: Queue) -> Observed:
         await queue.with_letters()
-        await queue.prepare(3, codec=codec, **{COPY: "true"})
+        await queue.prepare(3, codec=codec, configs={COPY: "true"})
         await queue.fail(3, (0, 2, [REJECT]))
         return await queue.written(3)
 
@@ -194,7 +194,7 @@ async def chained(queue: Queue) -> Observed:
 
 @_story("letters with the time of their append")
 async def append_time(queue: Queue) -> Observed:
-    await queue.with_letters(**{"message.timestamp.type": "LogAppendTime"})
+    await queue.with_letters(configs={"message.timestamp.type": "LogAppendTime"})
     await queue.prepare(1)
     await queue.fail(1, (0, 0, [REJECT]))
     return await queue.written(1)
@@ -298,16 +298,16 @@ async def downgraded(queue: Queue) -> Observed:
 
 @_story("copied: a record larger than the limit of the topic")
 async def large(queue: Queue) -> Observed:
-    await queue.with_letters(**{"max.message.bytes": "2000"})
-    await queue.prepare([(b"a", b"small"), (b"b", b"x" * 3000), (b"c", b"small")], **{COPY: "true"})
+    await queue.with_letters(configs={"max.message.bytes": "2000"})
+    await queue.prepare([(b"a", b"small"), (b"b", b"x" * 3000), (b"c", b"small")], configs={COPY: "true"})
     await queue.fail(3, (0, 2, [REJECT]))
     return await queue.written(3)
 
 
 @_story("copied: a record that exceeds the limit with its headers", "Ours loses no letter.")
 async def large_with_headers(queue: Queue) -> Observed:
-    await queue.with_letters(**{"max.message.bytes": "2000"})
-    await queue.prepare([(b"a", b"small"), (b"b", b"x" * 1900), (b"c", b"small")], **{COPY: "true"})
+    await queue.with_letters(configs={"max.message.bytes": "2000"})
+    await queue.prepare([(b"a", b"small"), (b"b", b"x" * 1900), (b"c", b"small")], configs={COPY: "true"})
     await queue.fail(3, (0, 2, [REJECT]))
     await queue.until_lag()
     return await queue.written(0)
@@ -315,15 +315,15 @@ async def large_with_headers(queue: Queue) -> Observed:
 
 @_story("copied: records of a batch that unpacks to more than the limit", "Ours copies them.")
 async def large_batch(queue: Queue) -> Observed:
-    await queue.with_letters(**{"max.message.bytes": "2000"})
-    await queue.prepare([(b"a", b"x" * 1000), (b"b", b"x" * 1500)], codec="gzip", **{COPY: "true"})
+    await queue.with_letters(configs={"max.message.bytes": "2000"})
+    await queue.prepare([(b"a", b"x" * 1000), (b"b", b"x" * 1500)], codec="gzip", configs={COPY: "true"})
     await queue.fail(2, (0, 1, [REJECT]))
     return await queue.written(2)
 
 
 @_story("headers above the limit of the topic")
 async def large_headers(queue: Queue) -> Observed:
-    await queue.with_letters(**{"max.message.bytes": "100"})
+    await queue.with_letters(configs={"max.message.bytes": "100"})
     await queue.prepare(1)
     await queue.fail(1, (0, 0, [REJECT]))
     return await queue.ends()
@@ -332,7 +332,7 @@ async def large_headers(queue: Queue) -> Observed:
 @_story("copied: deleted records")
 async def deleted(queue: Queue) -> Observed:
     await queue.with_letters()
-    await queue.prepare(2, **{COPY: "true"})
+    await queue.prepare(2, configs={COPY: "true"})
     await queue.acquire(2)
     await delete_records(queue.client, queue.source, 2)
     await queue.acknowledge((0, 1, [REJECT]))
@@ -342,7 +342,7 @@ async def deleted(queue: Queue) -> Observed:
 @_story("copied: records beside deleted ones", "Ours copies those that exist.")
 async def partly_deleted(queue: Queue) -> Observed:
     await queue.with_letters()
-    await queue.prepare(1, **{COPY: "true"})
+    await queue.prepare(1, configs={COPY: "true"})
     for number in range(3):
         await queue.publish([(b"k", f"v{number}".encode())])
     await queue.acquire(4)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
@@ -67,7 +68,12 @@ class Queue:
         return f"dlq.{self.name}"
 
     async def prepare(
-        self, records: int | Sequence[Source] = 3, *, partitions: int = 1, codec: str = "none", **configs: str
+        self,
+        records: int | Sequence[Source] = 3,
+        configs: Mapping[str, str] = MappingProxyType({}),
+        *,
+        partitions: int = 1,
+        codec: str = "none",
     ) -> None:
         """Creates the source topic with records in each partition, and configures the group.
 
@@ -80,13 +86,14 @@ class Queue:
             await self.publish(records, partition, codec)
         await self.configure((NAME, self.letters), ("share.auto.offset.reset", "earliest"))
         await self.configure((POLICY, "archive"))
-        for name, value in configs.items():
-            await self.configure((name.replace("_", "."), value))
+        for change in configs.items():
+            await self.configure(change)
 
-    async def with_letters(self, partitions: int = 1, **configs: str) -> None:
+    async def with_letters(
+        self, partitions: int = 1, configs: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Creates the dead letter topic."""
-        named = {name.replace("_", "."): value for name, value in configs.items()}
-        await create(self.client, self.letters, partitions, {ENABLE: "true", **named})
+        await create(self.client, self.letters, partitions, {ENABLE: "true", **configs})
 
     async def configure(self, *changes: Change) -> str:
         """Changes configs of the group; returns the outcome once the change is visible."""

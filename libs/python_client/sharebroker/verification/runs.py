@@ -133,7 +133,7 @@ _STORED: Final[Mapping[int, OffsetOutcome]] = {
 }
 
 
-_DISPOSITIONS: Final = {each: each.name.lower() for each in Disposition}
+_DISPOSITIONS: Final[Mapping[int, str]] = {each: each.name.lower() for each in Disposition}
 
 _UNFINISHED: Final = frozenset({OffsetOutcome.AVAILABLE, OffsetOutcome.UNDECIDED, OffsetOutcome.IN_DELIVERY})
 """Outcomes of records that wait, or have a durable lock, if their time is not reached.
