@@ -1,11 +1,18 @@
-"""Runs of records with their batches, locks and pending transitions."""
+"""Runs of records with their batches, locks and pending transitions, and the holders of locks.
+
+The holder of a lock is a member, or one of its streams, on behalf of a principal. Only the holder may
+acknowledge, renew or release the records. A holder is a text. Before its first "@" are the number of a
+stream, if any, and the principal in percent encoding, which contains no "@". The rest is the member id.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from sharebroker_protocol.model import (
     ENDED,
@@ -17,6 +24,7 @@ from sharebroker_protocol.model import (
     StateBatch,
     StateNote,
 )
+from sharebroker_server.security.principal import ANONYMOUS
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import Reply, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
@@ -144,9 +152,39 @@ class Transition:
         self.runs.append(run)
 
 
+MAX_CACHED_PRINCIPALS: Final = 1_000
+"""Encoded principals that are cached."""
+
+
+def member_holder(member_id: str, principal: str = "") -> str:
+    """The holder of records that a member acquires by single calls; principal "": ANONYMOUS."""
+    return f"{encoded_principal(principal)}@{member_id}" if principal else f"@{member_id}"
+
+
+def stream_holder(number: int, member_id: str, principal: str = "") -> str:
+    """The holder of records that a stream of a member acquires; no other stream has its number."""
+    return f"{number}{encoded_principal(principal)}@{member_id}"
+
+
 def member_of(holder: str) -> str:
-    """The member id of a holder: the text after the first "@"."""
+    """The member id of a holder."""
     return holder.partition("@")[2]
+
+
+def principal_of(holder: str) -> str:
+    """The principal of a holder; empty for ANONYMOUS."""
+    return unquote(holder.partition("@")[0].partition("/")[2])
+
+
+def is_held_by(holder: str, member_id: str, principal: str | None) -> bool:
+    """Whether the holder is the member; for this principal, unless that is None."""
+    return member_of(holder) == member_id and (principal is None or principal_of(holder) == principal)
+
+
+@lru_cache(MAX_CACHED_PRINCIPALS)
+def encoded_principal(principal: str) -> str:
+    """Returns a principal as a part of a holder; "" for ANONYMOUS."""
+    return "" if principal in ("", str(ANONYMOUS)) else f"/{quote(principal, safe='')}"
 
 
 def merged_failures(entries: Iterable[FailedRecords]) -> list[FailedRecords]:

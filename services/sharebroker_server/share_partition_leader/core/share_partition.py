@@ -192,13 +192,13 @@ class SharePartition:
 
     def next_deadline(self) -> float | None:
         """The time of the next `TimerFired`; it may be early, never late. None: nothing waits for a time."""
-        deadline, retry, due = self._locks.bound, self._writes.retry_at, self.in_flight.due
+        deadline = self._locks.bound if self.in_flight.locked else None
+        retry, due = self._writes.retry_at, self.in_flight.due
         if retry is not None and (deadline is None or retry < deadline):
             deadline = retry
         if due:
             waits_until = (due[0][0] - self._loaded_state.clock_offset_ms) / 1000
-            if deadline is None or waits_until < deadline:
-                deadline = waits_until
+            deadline = waits_until if deadline is None else min(deadline, waits_until)
         return deadline
 
     # Event handlers

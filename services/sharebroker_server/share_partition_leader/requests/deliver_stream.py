@@ -33,6 +33,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import structlog
@@ -48,6 +49,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     LostLock,
     UndoAcquire,
 )
+from sharebroker_server.share_partition_leader.core.runs import member_holder, stream_holder
 from sharebroker_server.share_partition_leader.core.share_partition import relinquished
 from sharebroker_server.share_partition_leader.leadership import LONGEST_RETRY_DELAY, Leadership
 from sharebroker_server.share_partition_leader.requests.stream_messages import (
@@ -58,7 +60,6 @@ from sharebroker_server.share_partition_leader.requests.stream_messages import (
     coalesce,
     group_acks,
 )
-from sharebroker_server.share_partition_leader.share_partition.holders import member_holder, new_stream_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -72,13 +73,16 @@ RETRY_DELAY: Final = 0.1
 _DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 """Errors that may concern only some of the acknowledged records."""
 
+_numbers: Final = count(1)
+"""The numbers of this process's streams."""
+
 
 class DeliverySession:
     """A `DeliverStream`; see the module."""
 
     def __init__(self, opening: DeliverOpen, partitions: Leadership) -> None:
         self.group_id = opening.group_id
-        self.holder = new_stream_holder(opening.member_id, opening.principal)
+        self.holder = stream_holder(next(_numbers), opening.member_id, opening.principal)
         self.session = ""
         if opening.client_id:
             partitions.add_client((opening.group_id, opening.member_id), opening.client_id)

@@ -22,9 +22,9 @@ from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     RenewAll,
 )
+from sharebroker_server.share_partition_leader.core.runs import member_holder
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.requests.deliver_stream import DeliverySession
-from sharebroker_server.share_partition_leader.share_partition.holders import member_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     NoStateError,

@@ -15,8 +15,8 @@ from sharebroker_server.leader_calls.values import Unreconciled
 from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.share_partition_leader.core import events
+from sharebroker_server.share_partition_leader.core.runs import is_held_by
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
-from sharebroker_server.share_partition_leader.share_partition.holders import is_held_by
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     NotFetched,

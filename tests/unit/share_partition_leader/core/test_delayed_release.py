@@ -76,7 +76,7 @@ def test_the_deadline_includes_the_delay() -> None:
     effects = share.handle(TimerFired(), 5.0)
     assert (effects.wake, effects.lost, effects.write_due) == (True, (), False)
     assert picture(share) == "0-9 available 1"
-    assert share.next_deadline() == 30.0
+    assert share.next_deadline() is None
 
 
 def test_delays_of_several_requests_end_separately() -> None:
@@ -191,7 +191,7 @@ def test_delayed_records_hold_the_spso_but_not_the_log_start() -> None:
 @pytest.mark.parametrize("delay", [0.001, 1.0, LONGEST_DELAY_MS / 1000])
 def test_valid_delays_are_accepted(delay: float) -> None:
     share = _released("0-9", delay)
-    assert share.next_deadline() == min(delay, 30.0)
+    assert share.next_deadline() == delay
 
 
 @pytest.mark.parametrize("delay", [-0.001, -5.0, LONGEST_DELAY_MS / 1000 + 0.001])

@@ -174,12 +174,24 @@ def test_several_locks_due_at_once_end_together() -> None:
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE])
-def test_next_deadline_may_be_early_but_is_finally_none(kind: int) -> None:
+def test_next_deadline_may_be_early_while_other_records_are_locked(kind: int) -> None:
+    share = opened()
+    fetch(share, "0-9", "m1", now=0.0)
+    fetch(share, "10-19", "m2", now=1.0)
+    ack(share, "0-9", kind)
+    assert share.next_deadline() == 30.0
+    assert share.expire(30.0) == ((), None)
+    assert share.next_deadline() == 31.0
+
+
+@pytest.mark.parametrize("kind", [ACCEPT, RELEASE])
+def test_without_locked_records_there_is_no_deadline(kind: int) -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     ack(share, "0-9", kind)
-    assert share.expire(share.next_deadline() or 0.0) == ((), None)
     assert share.next_deadline() is None
+    fetch(share, "10-19", now=1.0)
+    assert share.next_deadline() is not None
 
 
 def test_later_lock_with_an_earlier_deadline_times_out_first() -> None:

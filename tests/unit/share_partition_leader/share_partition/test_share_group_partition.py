@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     LostLock,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.share_partition.holders import new_stream_holder
+from sharebroker_server.share_partition_leader.core.runs import stream_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     SCHEDULES_AT_ONCE,
@@ -35,11 +36,14 @@ from tests.unit.share_partition_leader.virtual_time import now, settle
 RESOURCE = f"partition:{TOPIC}:0"
 
 
+_streams = count(1)
+
+
 class Listener:
     """A consumer that records its notifications."""
 
     def __init__(self, member: str = "m1") -> None:
-        self.holder = new_stream_holder(member)
+        self.holder = stream_holder(next(_streams), member)
         self.session = ""
         self.woken = 0
         self.lost: list[tuple[int, int]] = []

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.share_partition_leader.core.runs import member_of
-from sharebroker_server.share_partition_leader.share_partition.holders import (
+from sharebroker_server.share_partition_leader.core.runs import (
     MAX_CACHED_PRINCIPALS,
     encoded_principal,
     is_held_by,
     member_holder,
-    new_stream_holder,
+    member_of,
     principal_of,
+    stream_holder,
 )
 
 MEMBERS = st.text(st.sampled_from("a1@\n\0é"), max_size=8) | st.text(max_size=36)
@@ -23,7 +23,7 @@ PRINCIPALS = st.just("") | st.text(st.sampled_from("a1@/%\n\0é:"), max_size=8).
 
 @given(MEMBERS, PRINCIPALS)
 def test_every_holder_contains_its_member_and_its_principal(member: str, principal: str) -> None:
-    for holder in (member_holder(member, principal), new_stream_holder(member, principal)):
+    for holder in (member_holder(member, principal), stream_holder(7, member, principal)):
         assert member_of(holder) == member
         assert principal_of(holder) == principal
 
@@ -33,7 +33,7 @@ def test_only_the_same_member_of_the_same_principal_is_the_same_holder(
     one: tuple[str, str], other: tuple[str, str]
 ) -> None:
     assert (member_holder(*one) == member_holder(*other)) is (one == other)
-    assert is_held_by(new_stream_holder(*one), *other) is (one == other)
+    assert is_held_by(stream_holder(7, *one), *other) is (one == other)
     assert is_held_by(member_holder(*one), other[0], None) is (one[0] == other[0])
 
 
@@ -43,7 +43,7 @@ def test_without_authentication_a_holder_contains_no_principal() -> None:
 
 @given(MEMBERS, MEMBERS)
 def test_no_member_id_equals_a_session_holder(one: str, other: str) -> None:
-    streams = {new_stream_holder(one), new_stream_holder(one), new_stream_holder(other)}
+    streams = {stream_holder(1, one), stream_holder(2, one), stream_holder(3, other)}
     assert len(streams) == 3
     assert not streams & {member_holder(one), member_holder(other)}
     assert (member_holder(one) == member_holder(other)) is (one == other)
