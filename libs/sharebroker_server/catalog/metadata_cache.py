@@ -148,6 +148,10 @@ class MetadataCache:
             self._groups[key] = resolve_group(settings or {}, self.broker)
         return self._groups[key]
 
+    def lock_timeout_ms(self, group_id: str) -> int:
+        """Returns the duration of an acquisition lock in this group."""
+        return self.group_config(group_id).share_record_lock_duration_ms
+
     def topic_config(self, topic: Topic) -> TopicConfig:
         """Returns the effective config of a topic."""
         cached = self._topics.get(topic.topic_id)

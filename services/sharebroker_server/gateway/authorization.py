@@ -15,6 +15,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.quotas import LONGEST_NAME, QuotaKey
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.client_quotas import QuotaClient
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
@@ -207,22 +208,34 @@ class Caller(NamedTuple):
         """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the caller may READ the group and the topics."""
         self.rights.require_read(group_id, self._topic_names(topic_ids))
 
-    def partition_error(self, part: TopicIdPartition, *, forwards: bool) -> ErrorCode:
-        """Returns NONE if the caller may name the partition here, else Kafka's error.
+    def partition_errors(
+        self, parts: Iterable[TopicIdPartition], *, forwards: bool
+    ) -> dict[TopicIdPartition, ErrorCode]:
+        """Returns Kafka's error of each partition that the caller may not name here.
 
-        With `forwards` another broker may serve the partition.
+        The permission on a topic is checked once. With `forwards` another broker may serve the partitions.
         """
-        topic = self.rights.gateway.catalog.topic_by_id(part.topic_id)
+        topics: dict[str, Topic | ErrorCode] = {}
+        errors: dict[TopicIdPartition, ErrorCode] = {}
+        for part in parts:
+            topic = topics.get(part.topic_id)
+            if topic is None:
+                topic = topics[part.topic_id] = self._readable(part.topic_id)
+            if isinstance(topic, ErrorCode):
+                errors[part] = topic
+            elif not 0 <= part.partition < topic.partitions:
+                errors[part] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif not forwards and self.serves is not None and not self.serves(*part):
+                errors[part] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return errors
+
+    def _readable(self, topic_id: str) -> Topic | ErrorCode:
+        """Returns the topic, or the error if it does not exist or the caller may not READ it."""
+        topic = self.rights.gateway.catalog.topic_by_id(topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         denied = self.rights.denial(AclOperation.READ, TOPIC, topic.name)
-        if denied is not None:
-            return denied.code
-        if not 0 <= part.partition < topic.partitions:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not forwards and self.serves is not None and not self.serves(*part):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
+        return topic if denied is None else denied.code
 
     def _topic_names(self, topic_ids: Iterable[str]) -> Iterator[str]:
         topics = map(self.rights.gateway.catalog.topic_by_id, topic_ids)

@@ -96,10 +96,6 @@ class Gateway:
             )
         return topic
 
-    def lock_timeout_ms(self, group_id: str) -> int:
-        """The duration of an acquisition lock in this group."""
-        return self.catalog.group_config(group_id).share_record_lock_duration_ms
-
     @contextmanager
     def serving(self, fail: Callable[[BaseException], None]) -> Iterator[None]:
         """Registers a stream: `stop` calls `fail` with an error and waits until the stream has ended."""

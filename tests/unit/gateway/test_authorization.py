@@ -130,17 +130,17 @@ async def test_a_denied_operation_has_the_error_of_its_resource(
 @pytest.mark.parametrize(
     ("topic_id", "partition", "code"),
     [
-        (FLIGHTS.topic_id, 1, ErrorCode.NONE),
+        (FLIGHTS.topic_id, 1, None),
         (FLIGHTS.topic_id, 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (FLIGHTS.topic_id, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("absent", 0, ErrorCode.UNKNOWN_TOPIC_ID),
     ],
 )
 async def test_only_existing_partitions_may_be_named(
-    harness: Harness, topic_id: str, partition: int, code: ErrorCode
+    harness: Harness, topic_id: str, partition: int, code: ErrorCode | None
 ) -> None:
-    caller = Caller("connection", Rights(harness.gateway, None))
-    assert caller.partition_error(TopicIdPartition(topic_id, partition), forwards=False) is code
+    caller, part = Caller("connection", Rights(harness.gateway, None)), TopicIdPartition(topic_id, partition)
+    assert caller.partition_errors([part], forwards=False) == ({} if code is None else {part: code})
 
 
 async def test_a_denied_partition_has_the_error_of_its_topic(
@@ -148,11 +148,13 @@ async def test_a_denied_partition_has_the_error_of_its_topic(
 ) -> None:
     caller = Caller("connection", access_to(harness), lambda *_: False)
     known, missing = TopicIdPartition(FLIGHTS.topic_id, 0), TopicIdPartition(FLIGHTS.topic_id, 9)
-    assert caller.partition_error(known, forwards=False) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert caller.partition_error(known, forwards=True) is ErrorCode.NONE
+    assert caller.partition_errors([known], forwards=False) == {known: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert caller.partition_errors([known], forwards=True) == {}
     table.deny(AclOperation.READ, TOPIC, FLIGHTS.name)
+    table.checked.clear()
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert {caller.partition_error(part, forwards=True) for part in (known, missing)} == {denied}
+    assert caller.partition_errors([known, missing], forwards=True) == {known: denied, missing: denied}
+    assert table.checked == [(AclOperation.READ, TOPIC, FLIGHTS.name)], "once"
     assert not caller.may_read({FLIGHTS.topic_id})
     assert caller.may_read({"unknown"})
     with pytest.raises(KafkaError) as failure:

@@ -176,7 +176,8 @@ class ConsumeSession:
             member_id=self._key.member_id,
             member_epoch=epoch,
             assignment=[self._topic_partitions(topic_id, parts) for topic_id, parts in topics.items()],
-            acquisition_lock_timeout_ms=self._lock_ms or self._gateway.lock_timeout_ms(self._key.group_id),
+            acquisition_lock_timeout_ms=self._lock_ms
+            or self._gateway.catalog.lock_timeout_ms(self._key.group_id),
         )
         self._tasks.spawn(self._fan_in.queue.put(pb.ConsumeResponse(subscribed=subscribed)))
 

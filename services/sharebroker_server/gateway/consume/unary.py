@@ -97,7 +97,7 @@ class UnaryConsumer:
         async for portion in turns.portions(parts, _DECISIONS):
             found += await self._gateway.leaders.acknowledge(_acknowledge_call(key, portion), deadline)
         results = iter(found)
-        renewed_at, lock_ms = round(now() * 1000), self._gateway.lock_timeout_ms(key.group_id)
+        renewed_at, lock_ms = round(now() * 1000), self._gateway.catalog.lock_timeout_ms(key.group_id)
         answers = (
             _result(decision, next(results), renewed_at + (decision.lock_ms or lock_ms))
             if (error := denied[decision.topic]) is None

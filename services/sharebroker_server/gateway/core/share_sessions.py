@@ -34,6 +34,7 @@ from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_server.gateway.core.validation import check_member
 from sharebroker_server.leader_calls.values import AcquireResult, RecordsWatch
 
 
@@ -209,6 +210,14 @@ class SessionCache:
         """Advances the epoch after a request with the expected one."""
         session.epoch = next_epoch(session.epoch)
         session.last_used = now
+
+    def check(self, key: SessionKey) -> None:
+        """Raises INVALID_REQUEST for an invalid group id or member id.
+
+        The key of a session was checked by the request that opened it.
+        """
+        if key not in self._sessions:
+            check_member(key.group_id, key.member_id)
 
     def get(self, key: SessionKey) -> ShareSession | None:
         """The session, or None."""

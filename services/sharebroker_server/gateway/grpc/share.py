@@ -74,7 +74,7 @@ class ShareServicer(ShareServiceServicer):
         fetch = fetch._replace(max_wait_ms=min(fetch.max_wait_ms, int(deadline.remaining() * 1000)))
         fetched = await share_fetch(self._gateway, fetch, deadline)
         access.charge_fetched(sum(len(part.records) for part in fetched))
-        lock_ms = request.lock_ms or self._gateway.lock_timeout_ms(request.group_id)
+        lock_ms = request.lock_ms or self._gateway.catalog.lock_timeout_ms(request.group_id)
         return messages.fetch_response(fetched, lock_ms)
 
     @override
@@ -86,4 +86,4 @@ class ShareServicer(ShareServiceServicer):
         caller = Caller(context.peer(), access)
         acknowledgement = messages.acknowledge_of(request, caller, access.principal)
         results = await share_acknowledge(self._gateway, acknowledgement, deadline_of(context))
-        return messages.acknowledge_response(results, self._gateway.lock_timeout_ms(request.group_id))
+        return messages.acknowledge_response(results, self._gateway.catalog.lock_timeout_ms(request.group_id))

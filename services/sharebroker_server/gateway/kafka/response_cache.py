@@ -163,7 +163,7 @@ class CachedFetch(CachedResponse):
         dispatch: Dispatch,
     ) -> None:
         gateway = call.gateway
-        lock_ms = gateway.lock_timeout_ms(session.key.group_id)
+        lock_ms = gateway.catalog.lock_timeout_ms(session.key.group_id)
         response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms)
         super().__init__(call, response, reply, dispatch, seconds_of(call.request.max_wait_ms))
         self._session = session

@@ -83,7 +83,7 @@ class Planner:
         """Opens a session, which fences an older one of the same name. Raises KafkaError."""
         key = SessionKey(request.group_id, request.session_id, principal)
         epoch = await open_session(self._gateway, key, deadline)
-        lock_duration_ms = self._gateway.lock_timeout_ms(request.group_id)
+        lock_duration_ms = self._gateway.catalog.lock_timeout_ms(request.group_id)
         return pb.OpenSessionResponse(epoch=epoch, lock_duration_ms=lock_duration_ms)
 
     async def plan(self, request: pb.PlanRequest, principal: str, deadline: Deadline) -> pb.PlanResponse:

@@ -11,7 +11,7 @@ from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey, begin_acknowledge
-from sharebroker_server.gateway.core.validation import batches_refusal, check_member
+from sharebroker_server.gateway.core.validation import batches_refusal
 from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 
@@ -31,7 +31,7 @@ class ShareAcknowledge(NamedTuple):
 
 async def share_acknowledge(gateway: Gateway, request: ShareAcknowledge, deadline: Deadline) -> AckResults:
     """Serves a ShareAcknowledge; returns the durable outcome of each partition. Raises KafkaError."""
-    check_member(request.key.group_id, request.key.member_id)
+    gateway.sessions.check(request.key)
     context = begin_acknowledge(gateway.sessions, request.key, request.epoch, now())
     call, results = checked(request.caller, request.key, request.acks, renew_allowed=request.renews)
     if call.parts:
@@ -49,15 +49,15 @@ def checked(
     A result is the partition's error, or None, which `add_errors` may replace.
     """
     results: dict[TopicIdPartition, KafkaError | None] = {}
-    parts = []
+    parts, errors = [], caller.partition_errors(acks, forwards=caller.leaving)
     for part, batches in acks.items():
         problem = batches_refusal(batches, renew_allowed=renew_allowed)
         if problem is not None:
             results[part] = KafkaError(ErrorCode.INVALID_REQUEST, problem)
             continue
-        code = caller.partition_error(part, forwards=caller.leaving)
-        results[part] = KafkaError(code) if code else None
-        if batches and not code:
+        code = errors.get(part)
+        results[part] = None if code is None else KafkaError(code)
+        if batches and code is None:
             parts.append(AckPart(*part, batches))
     call = AcknowledgeCall(key.group_id, key.member_id, parts, renew_allowed, key.principal)
     return call, results

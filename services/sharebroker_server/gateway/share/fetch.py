@@ -22,12 +22,7 @@ from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
-from sharebroker_server.gateway.core.validation import (
-    MAX_WAIT,
-    check_bounds,
-    check_member,
-    check_renewing_fetch,
-)
+from sharebroker_server.gateway.core.validation import MAX_WAIT, check_bounds, check_renewing_fetch
 from sharebroker_server.gateway.share.acknowledge import AckResults, Acks, add_errors, checked
 from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
@@ -98,6 +93,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
     counts, begun, wait = gateway.fetches, monotonic(), request.wait
     counts.in_flight += 1
     try:
+        gateway.sessions.check(request.key)
         _check(request)
         context = await _begin(gateway, request)
         session = context.session
@@ -126,7 +122,6 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
 
 
 def _check(request: ShareFetch) -> None:
-    check_member(request.key.group_id, request.key.member_id)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, 2**31 - 1)
     check_bounds("max_records", request.max_records, 0, 2**31 - 1)
     if request.renews:
@@ -191,7 +186,7 @@ def _acquire(
     """Acquires records; a permission that is revoked meanwhile ends the wait."""
     call, errors, known_errors = _acquire_call(gateway, context, request)
     work = MultiLeaderFetch(gateway.leaders, call, known_errors, context.session.routes, errors).run()
-    if gateway.unrestricted:
+    if request.caller.rights.unrestricted:
         return work
     return _while_permitted(gateway, context, request, {part.topic_id for part in call.partitions}, work)
 
@@ -225,8 +220,7 @@ def _acquire_call(
     """
     errors = {
         part: AcquireResult(*part, code)
-        for part in context.partitions
-        if (code := request.caller.partition_error(part, forwards=False))
+        for part, code in request.caller.partition_errors(context.partitions, forwards=False).items()
     }
     known_errors = context.session.known_errors()
     call = AcquireCall(

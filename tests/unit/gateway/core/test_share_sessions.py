@@ -95,6 +95,18 @@ def test_session_limit_does_not_apply_to_reopening() -> None:
     assert cache.open(other, "connection", (), 0.0).key == other
 
 
+@pytest.mark.parametrize(
+    "key", [SessionKey("", "member"), SessionKey("group", ""), SessionKey("group", "m" * 37)]
+)
+def test_the_ids_of_a_missing_session_are_checked(key: SessionKey) -> None:
+    cache = opened(A)
+    cache.check(KEY)
+    cache.check(SessionKey("group", "other"))
+    with pytest.raises(KafkaError) as refused:
+        cache.check(key)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
 def test_close_of_a_replaced_session_has_no_effect() -> None:
     cache = opened(A)
     old = cache.find(KEY)

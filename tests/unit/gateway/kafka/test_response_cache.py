@@ -240,7 +240,7 @@ async def test_the_cached_response_is_sent_when_the_wait_ends(idle: Idle) -> Non
         idle.send()
         response = await idle.answer()
         assert (response.error_code, response.responses) == (0, [])
-        assert response.acquisition_lock_timeout_ms == idle.harness.gateway.lock_timeout_ms("g")
+        assert response.acquisition_lock_timeout_ms == idle.harness.gateway.catalog.lock_timeout_ms("g")
     assert idle.served == []
 
 

@@ -25,7 +25,7 @@ async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeRespons
         ),
         call.deadline(),
     )
-    lock_ms = call.gateway.lock_timeout_ms(key.group_id)
+    lock_ms = call.gateway.catalog.lock_timeout_ms(key.group_id)
     return add_results(
         call,
         ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms),

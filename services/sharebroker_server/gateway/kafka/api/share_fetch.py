@@ -22,7 +22,7 @@ async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
     call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id or "")
     request = _request(call)
     fetched = await share_fetch(call.gateway, request, call.deadline())
-    lock_ms = call.gateway.lock_timeout_ms(request.key.group_id)
+    lock_ms = call.gateway.catalog.lock_timeout_ms(request.key.group_id)
     return add_results(
         call,
         ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms),
