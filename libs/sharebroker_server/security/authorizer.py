@@ -88,30 +88,40 @@ class Rechecks:
     @contextmanager
     def during(self, check: Check, fail: Callable[[BaseException], None]) -> Iterator[None]:
         """Registers a stream: `repeat` calls `fail` with the error that `check` raises."""
-        key = object()
-        self._open[key] = check, fail
+        key = self._add(check, fail)
         try:
             yield
         finally:
             del self._open[key]
 
     async def run(self, check: Check, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result of `work`, or cancels it and raises the error of `check` if that fails first."""
-        task = asyncio.ensure_future(work)
-        errors: list[BaseException] = []
+        """Returns the result of `work`, or cancels it and raises the error of `check` if that fails first.
+
+        The work runs in the present task, as within `asyncio.timeout`: a task for each fetch is expensive.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling, errors = task.cancelling(), list[BaseException]()
 
         def fail(error: BaseException) -> None:
-            errors.append(error)
-            task.cancel()
-
-        with self.during(check, fail):
-            try:
-                return await task
-            except asyncio.CancelledError:
-                if errors and task.cancelled():
-                    raise errors[0] from None
+            if not errors:
                 task.cancel()
-                raise
+            errors.append(error)
+
+        key = self._add(check, fail)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if errors and task.uncancel() <= cancelling:
+                raise errors[0] from None
+            raise
+        finally:
+            del self._open[key]
+
+    def _add(self, check: Check, fail: Callable[[BaseException], None]) -> object:
+        key = object()
+        self._open[key] = check, fail
+        return key
 
     def repeat(self) -> None:
         """Repeats every check and ends what is no longer permitted."""

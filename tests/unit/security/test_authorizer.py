@@ -98,3 +98,40 @@ async def test_denied_work_is_cancelled() -> None:
     with pytest.raises(KafkaError) as denied:
         await waiting
     assert denied.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_denied_work_that_is_cancelled_too_is_cancelled() -> None:
+    rechecks, started = Rechecks(), asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(rechecks.run(_refuse, work()))
+    await started.wait()
+    rechecks.repeat()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_the_caller_of_denied_work_continues() -> None:
+    rechecks, started = Rechecks(), asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def call() -> str:
+        with pytest.raises(KafkaError):
+            await rechecks.run(_refuse, work())
+        async with asyncio.timeout(10):
+            await asyncio.sleep(0)
+        return "continued"
+
+    waiting = asyncio.create_task(call())
+    await started.wait()
+    rechecks.repeat()
+    rechecks.repeat()
+    assert await waiting == "continued"
+    assert not waiting.cancelling()

@@ -105,12 +105,25 @@ class ClientConnection:
     throttled: float = 0.0
     sasl: SaslSession | None = None
     owner: Principal | None = None
+    _rights: tuple[Principal, Rights] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def principal(self) -> Principal:
         """The authenticated user, else the owner of the certificate, else ANONYMOUS (as over gRPC)."""
         user = None if self.sasl is None else self.sasl.principal
         return user or self.owner or ANONYMOUS
+
+    @property
+    def requester(self) -> Requester:
+        """The client, as the authorizer sees it."""
+        return Requester(self.principal, self.host.removeprefix("/"))
+
+    def rights(self, gateway: Gateway) -> Rights:
+        """Returns what the client may do; its requests share the object until its principal changes."""
+        principal = self.principal
+        if self._rights is None or self._rights[0] is not principal:
+            self._rights = principal, Rights(gateway, self.requester)
+        return self._rights[1]
 
     @property
     def is_librdkafka(self) -> bool:
@@ -144,12 +157,12 @@ class Call(Generic[Q]):
     @property
     def requester(self) -> Requester:
         """The caller, as the authorizer sees it."""
-        return Requester(self.client.principal, self.client.host.removeprefix("/"))
+        return self.client.requester
 
     @property
     def rights(self) -> Rights:
         """What the client may do."""
-        return Rights(self.listener.gateway, self.requester)
+        return self.client.rights(self.listener.gateway)
 
     def limit_bytes(self, requested: int) -> int:
         """Returns the bytes of records that a fetch may return, given the other fetches in flight."""

@@ -28,7 +28,8 @@ from sharebroker_server.kafka_wire.messages import (
     HeartbeatResponse,
 )
 from sharebroker_server.security.acl import Requester
-from sharebroker_server.security.principal import ANONYMOUS
+from sharebroker_server.security.principal import ANONYMOUS, Principal
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.kafka.api.harness import Harness
 
 
@@ -76,6 +77,15 @@ def test_wrappers_of_librdkafka_are_recognised(software: str, expected: bool) ->
 
 def test_the_host_of_a_requester_is_an_address(harness: Harness) -> None:
     assert harness.call_of(ApiVersionsRequest()).requester == Requester(ANONYMOUS, "10.0.0.1")
+
+
+def test_requests_of_a_principal_share_its_rights(harness: Harness) -> None:
+    harness.gateway.authorizer = TableAuthorizer()
+    first = harness.call_of(ApiVersionsRequest()).rights
+    assert harness.call_of(ApiVersionsRequest()).rights is first
+    assert first.requester == Requester(ANONYMOUS, "10.0.0.1")
+    harness.client.owner = Principal("alice")
+    assert harness.call_of(ApiVersionsRequest()).rights.requester == Requester(Principal("alice"), "10.0.0.1")
 
 
 @pytest.mark.parametrize("harness", [{"share.version": 0}], indirect=True)
