@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 from typing_extensions import override
@@ -33,7 +34,10 @@ def _topic_name(access: Access, data: pb.ProduceRequest.TopicData) -> str:
 
 
 def _denial(access: Access, data: pb.ProduceRequest.TopicData) -> KafkaError | None:
-    name = _topic_name(access, data)
+    return _denial_of(access, _topic_name(access, data))
+
+
+def _denial_of(access: Access, name: str) -> KafkaError | None:
     if not name:
         return None
     return access.denial(AclOperation.WRITE, TOPIC, name) or access.creation_denial(name)
@@ -79,20 +83,26 @@ class _StreamRights:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._written: dict[str, None] = {}
+        self._items = replace(_PRODUCE, denial=self._denial)
 
     async def produce(
         self, gateway: Gateway, request: pb.ProduceRequest, deadline: Deadline
     ) -> pb.ProduceResponse:
         """Appends what the client may write; raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
-        for data in request.topic_data:
-            if _denial(self._access, data) is None:
-                self._remember(_topic_name(self._access, data))
-        response: pb.ProduceResponse = await _PRODUCE(produce, self._access, request, deadline)
+        response: pb.ProduceResponse = await self._items(produce, self._access, request, deadline)
         return response
 
     def check(self) -> None:
         """Raises TOPIC_AUTHORIZATION_FAILED if a topic that was written may no longer be."""
         self._access.require(AclOperation.WRITE, TOPIC, *self._written)
+
+    def _denial(self, access: Access, data: pb.ProduceRequest.TopicData) -> KafkaError | None:
+        """Returns why a topic is denied; remembers one that is not."""
+        name = _topic_name(access, data)
+        error = _denial_of(access, name)
+        if error is None:
+            self._remember(name)
+        return error
 
     def _remember(self, name: str) -> None:
         if name and name not in self._written:

@@ -44,6 +44,18 @@ async def test_invalid_topic_is_rejected(harness: Harness) -> None:
     assert (await refused(harness.produce.Publish(request))).code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+async def test_a_stream_checks_the_permission_on_a_topic_once_per_request(harness: Harness) -> None:
+    harness.leader.answer = appending
+    table = harness.gateway.authorizer = TableAuthorizer()
+    call = harness.produce.ProduceStream(timeout=30.0)
+    for number in range(2):
+        await call.write(produce_pb2.ProduceStreamRequest(id=number, produce=produced(0, name="flights")))
+        await call.read()
+    written = (AclOperation.WRITE, AclResourceType.TOPIC, "flights")
+    assert table.checked == [written, written]
+    call.cancel()
+
+
 @pytest.mark.slow
 async def test_a_stream_remembers_a_limited_number_of_topics(harness: Harness) -> None:
     table = harness.gateway.authorizer = TableAuthorizer()

@@ -14,7 +14,7 @@ from sharebroker_server.gateway.produce.append import check_named_once
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _ACKS: Final = (-1, 0, 1)
@@ -90,68 +90,96 @@ def _response(
 
 def _parts(call: Call[ProduceRequest]) -> list[list[_Part]]:
     """Returns the parts of each topic of a request."""
-    if (error := _transaction_error(call)) is not None:
-        return [[Rejected(part, error) for part in topic.partition_data] for topic in call.request.topic_data]
+    request = call.request
+    headers = [
+        [_header(part.records or b"") for part in topic.partition_data] for topic in request.topic_data
+    ]
+    if (error := _transaction_error(call, headers)) is not None:
+        return [[Rejected(part, error) for part in topic.partition_data] for topic in request.topic_data]
     named: set[tuple[str, int]] = set()
     return [
-        [_part(call, topic, part, named) for part in topic.partition_data]
-        for topic in call.request.topic_data
+        _topic_parts(call, data, of_topic, named)
+        for data, of_topic in zip(request.topic_data, headers, strict=True)
     ]
 
 
-def _transaction_error(call: Call[ProduceRequest]) -> KafkaError | None:
+def _header(records: bytes) -> BatchHeader | None:
+    """Returns the header of the first batch; None if the records are shorter than one."""
+    return header_of(records) if len(records) >= HEADER_SIZE else None
+
+
+def _transaction_error(
+    call: Call[ProduceRequest], headers: list[list[BatchHeader | None]]
+) -> KafkaError | None:
     """Returns the error of a request with transactional records, if the client may not WRITE to the id.
 
     As in Kafka, a request without such records requires no permission on its transactional id, and such
     records require an id.
     """
-    if call.gateway.unrestricted:
+    rights = call.rights
+    if rights.unrestricted:
         return None
-    batches = (part.records or b"" for topic in call.request.topic_data for part in topic.partition_data)
-    if not any(len(batch) >= HEADER_SIZE and header_of(batch).transactional for batch in batches):
+    if not any(header is not None and header.transactional for of_topic in headers for header in of_topic):
         return None
     transactional_id = call.request.transactional_id
     if transactional_id is None:
         return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return call.rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+    return rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
+def _topic_parts(
+    call: Call[ProduceRequest],
+    data: ProduceRequest.TopicProduceData,
+    headers: list[BatchHeader | None],
+    named: set[tuple[str, int]],
+) -> list[_Part]:
+    """Returns the parts of a topic, whose permission is checked once."""
+    try:
+        if call.request.acks not in _ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {call.request.acks}; not 0, 1 or -1.")
+        topic = _topic(call, data)
+    except KafkaError as error:
+        return [Rejected(part, error) for part in data.partition_data]
+    return [
+        _part(call, topic, part, header, named)
+        for part, header in zip(data.partition_data, headers, strict=True)
+    ]
 
 
 def _part(
     call: Call[ProduceRequest],
-    data: ProduceRequest.TopicProduceData,
+    topic: Topic,
     part: _Data,
+    header: BatchHeader | None,
     named: set[tuple[str, int]],
 ) -> _Part:
     """Returns the part to append, after the checks before the append.
 
     `named` has the partitions of the request so far: a partition is appended to once, as its first part says.
     """
-    topic = None
     try:
-        if call.request.acks not in _ACKS:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {call.request.acks}; not 0, 1 or -1.")
-        topic = _topic(call, data)
         if not 0 <= part.index < topic.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not call.view.leads(topic.topic_id, part.index):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         check_named_once(named, topic.topic_id, part.index)
-        _check_batch(part.records or b"", call.version)
+        if header is not None:
+            _check_batch(header, len(part.records or b""), call.version)
     except KafkaError as error:
         return Rejected(part, error, topic)
     return AppendPart(topic.topic_id, part.index, part.records or b"")
 
 
-def _check_batch(records: bytes, version: int) -> None:
-    """Checks what Kafka's `ProduceRequest.validateRecords` checks; the record log validates the rest."""
-    rest = len(records) - HEADER_SIZE
-    if rest < 0:
-        return
-    header = header_of(records)
+def _check_batch(header: BatchHeader, size: int, version: int) -> None:
+    """Checks what Kafka's `ProduceRequest.validateRecords` checks; the record log validates the rest.
+
+    `size` is that of all records of the partition, in bytes.
+    """
     if header.codec == _ZSTD and version < _FIRST_WITH_ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Version {version} of Produce does not support zstd."
         )
+    rest = size - HEADER_SIZE
     if rest >= HEADER_SIZE and HEADER_SIZE <= header.size <= rest:
         raise KafkaError(ErrorCode.INVALID_RECORD, "A request has one record batch for a partition.")
 

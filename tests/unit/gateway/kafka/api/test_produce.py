@@ -133,3 +133,30 @@ async def test_a_forbidden_topic_does_not_affect_others(
         "secret": {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED},
         TOPIC.name: {1: ErrorCode.NONE},
     }
+
+
+async def test_the_permission_on_a_topic_is_checked_once(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply_each("Produce", pb.ProduceResponse)
+    await harness.call(11, request(11, 0, 1), ProduceResponse)
+    assert authorizer.checked == [(AclOperation.WRITE, AclResourceType.TOPIC, TOPIC.name)]
+    authorizer.deny(AclOperation.WRITE, AclResourceType.TOPIC, TOPIC.name)
+    (topic,) = (await harness.call(11, request(11, 0, 1), ProduceResponse)).responses
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert codes(topic.partition_responses) == {0: denied, 1: denied}
+    assert len(authorizer.checked) == 2
+
+
+async def test_one_transactional_batch_requires_the_permission_for_the_request(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    authorizer.deny(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "t")
+    transactional = RECORDS[:22] + bytes([RECORDS[22] | 0x10]) + RECORDS[23:]
+    made = request(11, 0, 1)
+    made.topic_data = [*made.topic_data, *request(11, 2, records=transactional).topic_data]
+    made.transactional_id = "t"
+    topics = (await harness.call(11, made, ProduceResponse)).responses
+    denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert [codes(topic.partition_responses) for topic in topics] == [{0: denied, 1: denied}, {2: denied}]
+    assert not harness.services.requests
