@@ -1,9 +1,9 @@
 """Compares the speed of two checkouts in one run, to detect a regression.
 
-`python -m tests.perf.compare --before DIR --after DIR`. In each pair both servers run, and each program
-drives first one and then the other; the order changes with every pair. A row's ratio is the median of its
-pairs' ratios, after to before. The servers are started by each checkout's own command. No code of either is
-imported, so that packages may have been renamed in between.
+`python -m tests.perf.compare --before DIR --after DIR`. In each pair both servers run. Each program drives
+them in slices, in the order A B B A; the first one changes with every pair. A row's ratio is the median of
+its pairs' ratios, after to before. The servers are started by each checkout's own command. No code of either
+is imported, so that packages may have been renamed in between.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import json
 import os
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Final, Literal, Protocol
@@ -30,6 +28,7 @@ from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Ta
 from tests.perf.processes import BenchFailed, interruptible
 from tests.perf.report import machine
 from tests.perf.servers import Fsync, Serving, serving
+from tests.perf.slices import MEASURED, SLICES, in_slices
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 
 Side = Literal["before", "after"]
@@ -37,7 +36,6 @@ SIDES: Final[tuple[Side, Side]] = ("before", "after")
 
 TOLERANCE: Final = 0.05
 CLIENT_SECONDS: Final = 180.0
-PAUSE_SECONDS: Final = 1.0
 
 RECORDS: Final = 2_000_000
 QUICK_RECORDS: Final = 200_000
@@ -69,6 +67,9 @@ KAFKA: Final = (
     "idle",
 )
 """Programs of Kafka's clients."""
+
+WHOLE: Final = ("idle",)
+"""Programs that run once on each side: their clients would change what a second slice measures."""
 
 MORE: Final = ("librdkafka_produce", "librdkafka_consume")
 """Programs that run only when they are selected."""
@@ -191,35 +192,35 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:,.2f}"
 
 
-Program = Callable[[], Mapping[str, float]]
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One side's server, and the programs that drive it."""
+    """One side's server, and the programs that drive it. `records` are those of a slice."""
 
     checkout: Checkout
     serving: Serving
     programs: Programs
     records: int
 
-    def program(self, name: str) -> Program:
-        """A program for this side. It raises BenchFailed."""
+    def run(self, name: str, number: int) -> Mapping[str, float]:
+        """Runs a slice of a program. Raises BenchFailed."""
         if name == LOGIC:
-            return partial(self._own, name, "-c", LOGIC_PROGRAM)
-        return partial(self._python_client, name) if name in GRPC else partial(self.programs.run, name)
+            return self._own(name, "-c", LOGIC_PROGRAM)
+        return self._python_client(name, number) if name in GRPC else self.programs.run(name)
 
-    def _python_client(self, case: str) -> Mapping[str, float]:
-        """Runs the checkout's own benchmark client: the client is part of what is compared."""
+    def _python_client(self, case: str, number: int) -> Mapping[str, float]:
+        """Runs the checkout's own benchmark client: the client is part of what is compared.
+
+        Each slice has a topic of its own, which its `publish` fills.
+        """
         records = self.records // GRPC[case]
-        work: dict[str, object] = {"address": self.serving.address, "topic": "grpc", "group": case}
-        work |= {"records": records, "partitions": 1}
+        work: dict[str, object] = {"address": self.serving.address, "topic": f"grpc-{number}"}
+        work |= {"group": f"{case}-{number}", "records": records, "partitions": 1}
         if case == "spread":
-            work |= {"topic": case, "partitions": SPREAD}
+            work |= {"topic": f"{case}-{number}", "partitions": SPREAD}
         before = self.serving.cpu_seconds()
         figures = self._own(case, "-m", "tests.perf.clients", case, json.dumps(work))
         used = self.serving.cpu_seconds() - before
-        return {**figures, "server_cpu": used / records * 1e6}
+        return {**figures, "server_cpu": used / records * 1e6, MEASURED: records}
 
     def _own(self, case: str, *words: str) -> Mapping[str, float]:
         """Runs a program of the checkout; its figures without the case's name."""
@@ -263,7 +264,7 @@ class Plan:
     names: Sequence[str]
 
     def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
-        """One pair: both servers in fresh folders, and each program on one and then on the other.
+        """One pair: both servers in fresh folders, and each program on both, in slices.
 
         A program that fails on either side has no figures. Raises BenchFailed when a server does not start.
         """
@@ -271,7 +272,7 @@ class Plan:
             servers = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
             for name in self.names:
                 try:
-                    yield name, {side: settled(servers[side].program(name)) for side in order}
+                    yield name, in_slices(servers, name, order, 1 if name in WHOLE else SLICES)
                 except BenchFailed as failure:
                     yield name, failure
 
@@ -280,17 +281,10 @@ class Plan:
         folder.mkdir()
         checkout, options = self.checkouts[side], ("--kafka", "127.0.0.1:0")
         with serving(folder, self.fsync, checkout=checkout, options=options) as running:
-            programs = Programs(Target(running.kafka, (running.pid,)), self.sizes)
+            programs = Programs(Target(running.kafka, (running.pid,)), self.sizes.divided(SLICES))
             if wanted := [name for name in self.names if name not in (*GRPC, LOGIC)]:
                 programs.prepare(wanted)
-            yield Server(checkout, running, programs, self.records)
-
-
-def settled(program: Program) -> Mapping[str, float]:
-    """Flushes the disk, so that the program does not wait for earlier writes, and runs it."""
-    os.sync()
-    time.sleep(PAUSE_SECONDS)
-    return program()
+            yield Server(checkout, running, programs, self.records // SLICES)
 
 
 def chosen(only: Sequence[str], with_kafka: bool) -> list[str]:

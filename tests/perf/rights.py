@@ -2,7 +2,8 @@
 
 One server has no users. The other one has SCRAM users, the authorizer and thousands of ACLs; its clients are
 no super users. gRPC's programs use TLS on both servers, because users need it there. Kafka's clients use no
-encryption. In each pair both servers run, and each program drives them in turn; the order alternates.
+encryption. In each pair both servers run. Each program drives them in slices, in the order A B B A; the first
+one changes with every pair.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,11 +19,12 @@ import typer
 from rich.console import Console
 
 from tests.perf.clients import Work
-from tests.perf.compare import Outcomes, Side, comparisons, measure, settled, short, table
+from tests.perf.compare import Outcomes, Side, comparisons, measure, short, table
 from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Target
 from tests.perf.processes import BenchFailed, run_client
 from tests.perf.report import machine
 from tests.perf.servers import Serving, serving
+from tests.perf.slices import MEASURED, SLICES, in_slices
 from tests.perf.users import USER, add_users, client_config, options
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.testkit.certificates import Authority
@@ -48,14 +49,14 @@ class Plan:
     kafka: Sequence[str]
 
     def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
-        """One pair: each program on one server and then on the other. Raises BenchFailed."""
+        """One pair: each program on both servers, in slices. Raises BenchFailed."""
         for names, tls in ((GRPC, True), (self.kafka, False)):
             with ExitStack() as stack:
                 place = folder / ("grpc" if tls else "kafka")
                 runs = {side: stack.enter_context(self._server(side, place / side, tls)) for side in order}
                 for name in names:
                     try:
-                        yield name, {side: settled(partial(runs[side].run, name)) for side in order}
+                        yield name, in_slices(runs, name, order)
                     except BenchFailed as failure:
                         yield name, failure
 
@@ -68,32 +69,37 @@ class Plan:
             if secured:
                 add_users(server.kafka, authority if tls else None, self.acls)
             config = client_config(folder) if secured else None
-            programs = Programs(Target(server.kafka, (server.pid,), config), self.sizes)
+            programs = Programs(Target(server.kafka, (server.pid,), config), self.sizes.divided(SLICES))
             if not tls:
                 programs.prepare(self.kafka)
             login = f"&user={USER}&password_file={folder / USER}" if secured else ""
-            yield Driven(server, f"tls://{server.address}?ca={authority.file}{login}", programs, self.records)
+            address = f"tls://{server.address}?ca={authority.file}{login}"
+            yield Driven(server, address, programs, self.records // SLICES)
 
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """A server with the programs that drive it, and its address for the Python client."""
+    """A server with the programs that drive it, and its address for the Python client.
+
+    `records` are those of a slice.
+    """
 
     serving: Serving
     address: str
     programs: Programs
     records: int
 
-    def run(self, name: str) -> dict[str, float]:
-        """Runs a program; returns its figures, with CPU in microseconds a record."""
+    def run(self, name: str, number: int) -> dict[str, float]:
+        """Runs a slice of a program; returns its figures, with CPU in microseconds a record."""
         if name not in GRPC:
             return dict(self.programs.run(name))
         before = self.serving.cpu_seconds()
-        work = Work(self.address, "rights", group=name, records=self.records)
+        work = Work(self.address, f"rights-{number}", f"{name}-{number}", self.records)
         figures = run_client(name, asdict(work), CLIENT_SECONDS)
         used = self.serving.cpu_seconds() - before
         return {short(key): value for key, value in figures.items()} | {
-            "server_cpu": used / self.records * 1e6
+            "server_cpu": used / self.records * 1e6,
+            MEASURED: self.records,
         }
 
 

@@ -2,9 +2,10 @@
 
 Both servers of a pair are equal. On one of them a member prepares the first records of a share-partition: it
 holds one for an hour, or delays 10,000 by an hour, each to a time of its own. On the other one it accepts the
-same records. Then each program consumes the rest. The last pair of figures is the time until 10,000 records
-that were released together are delivered again, at once and all in the same millisecond. The times of the
-pure cores are for the most runs that a share-partition may have.
+same records. Then each program consumes the rest, on both servers in slices, in the order A B B A. The last
+pair of figures is the time until 10,000 records that were released together are delivered again, at once and
+all in the same millisecond. The times of the pure cores are for the most runs that a share-partition may
+have.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Final, TypeVar
@@ -36,10 +36,11 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from tests.perf.clients import Work
-from tests.perf.compare import LABELS, Comparison, Outcomes, Side, comparisons, measure, settled, short, table
+from tests.perf.compare import LABELS, Comparison, Outcomes, Side, comparisons, measure, short, table
 from tests.perf.processes import BenchFailed, run_client
 from tests.perf.report import machine
 from tests.perf.servers import Serving, serving
+from tests.perf.slices import MEASURED, SLICES, in_slices
 from tests.support.client import ACCEPT, RELEASE, Client, connected, decision
 
 PROGRAMS: Final = ("range", "each")
@@ -101,12 +102,12 @@ class Plan:
     records: int
 
     def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
-        """One pair: each program on one server and then on the other. Raises BenchFailed."""
+        """One pair: each program on both servers, in slices. Raises BenchFailed."""
         with ExitStack() as stack:
             runs = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
             for name in ROW_LABELS:
                 try:
-                    yield name, {side: settled(partial(runs[side].run, name)) for side in order}
+                    yield name, in_slices(runs, name, order)
                 except BenchFailed as failure:
                     yield name, failure
 
@@ -114,14 +115,14 @@ class Plan:
     def _server(self, side: Side, folder: Path) -> Iterator[Driven]:
         folder.mkdir()
         with serving(folder, "everysec", options=OPTIONS) as server:
-            driven = Driven(server, side == "after", self.records)
+            driven = Driven(server, side == "after", self.records // SLICES)
             driven.publish()
             yield driven
 
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """A server, and whether records are held or wait on it."""
+    """A server, and whether records are held or wait on it. `records` are those of a slice."""
 
     serving: Serving
     hindered: bool
@@ -132,8 +133,11 @@ class Driven:
         for topic, records in ((TOPIC, self.records + 2 * WAITING), (DUE, WAITING)):
             self._client("publish", Work(self.serving.address, topic, records=records))
 
-    def run(self, name: str) -> dict[str, float]:
-        """Runs a program; returns its figures, with CPU in microseconds a record."""
+    def run(self, name: str, number: int) -> dict[str, float]:
+        """Runs a slice of a program; returns its figures, with CPU in microseconds a record.
+
+        Each slice has a group of its own, whatever its `number`.
+        """
         if name == DUE:
             return {"delivered": asyncio.run(due_seconds(self.serving.address, self.hindered)) * 1e3}
         row, case = name.split()
@@ -141,7 +145,7 @@ class Driven:
         before = self.serving.cpu_seconds()
         figures = self._client(case, Work(self.serving.address, TOPIC, group, self.records))
         used = self.serving.cpu_seconds() - before
-        return figures | {"server_cpu": used / self.records * 1e6}
+        return figures | {"server_cpu": used / self.records * 1e6, MEASURED: self.records}
 
     def _client(self, case: str, work: Work) -> dict[str, float]:
         figures = run_client(case, asdict(work), CLIENT_SECONDS)

@@ -8,7 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,12 @@ class Sizes:
     whole: int = 2_000_000
     idle: int = 1_000
     idle_seconds: float = 20.0
+
+    def divided(self, slices: int) -> Sizes:
+        """Returns the sizes of one of several slices, which together measure for the same time."""
+        return replace(
+            self, filled=self.filled // slices, seconds=self.seconds / slices, window=self.window / slices
+        )
 
     def rule(self, least: int) -> Rule:
         """When a program that has done at least so many records is warm."""
@@ -225,6 +231,7 @@ class Programs:
 def figures_of(measured: Measured) -> dict[str, float]:
     """A program's figures; CPU in microseconds a record, memory in megabytes, times in milliseconds."""
     found = {
+        "records": float(measured.records),
         "rate": measured.rate,
         "server_cpu": measured.cpu_per_record,
         "rss": measured.rss / 1e6,

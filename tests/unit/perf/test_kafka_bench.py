@@ -87,6 +87,7 @@ def test_a_program_that_hangs_is_ended() -> None:
 def test_figures_of_a_program_are_named_and_scaled() -> None:
     measured = Measured(1000, 2.0, 0.004, 3_000_000, [1.0, 2.0, 3.0], 7.0, steady=True)
     assert figures_of(measured) == {
+        "records": 1000,
         "rate": 500,
         "server_cpu": 4.0,
         "rss": 3.0,
