@@ -5,7 +5,8 @@ acknowledgement on a Consume stream. Each is sent several times, alone. The reco
 number of calls counts, which leaves background work of the server out (lease renewals, followers of a log).
 Only the server's own files count: neither libraries nor generated code.
 
-`python -m tests.perf.paths [--checkout DIR] [--calls ShareFetch]`
+`python -m tests.perf.paths [--checkout DIR] [--calls ShareFetch]`. The exit code is 1 if a request exceeds
+its budget of files or frames.
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ QUIET_SECONDS: Final = 0.01
 """Time after a reply in which background work of the request runs."""
 
 PATIENCE: Final = 10.0
+
+FRAMES: Final = 15
+"""The deepest stack that a request may have."""
+
+FILES: Final[Mapping[str, int]] = {"ShareFetch": 35, "ShareAcknowledge": 40, "Produce": 35}
+"""The most files that a request may touch."""
+
 PRODUCE, PRODUCE_VERSION = 0, 12
 
 
@@ -95,6 +103,18 @@ def table(routes: Mapping[str, Route]) -> str:
         figures = (route.files, route.calls, route.functions, route.changes_of_file, route.deepest)
         lines.append(f"| {name} | {' | '.join(map(str, figures))} |")
     return "\n".join(lines)
+
+
+def exceeded(routes: Mapping[str, Route]) -> list[str]:
+    """A sentence for each request that exceeds its budget."""
+    over = []
+    for name, files in FILES.items():
+        route = routes[name]
+        if route.files > files:
+            over.append(f"{name} touches {route.files} files; its budget is {files}.")
+        if route.deepest > FRAMES:
+            over.append(f"{name} has a stack of {route.deepest} frames; its budget is {FRAMES}.")
+    return over
 
 
 def listing(called: Sequence[Called]) -> Iterator[str]:
@@ -293,11 +313,14 @@ def main(arguments: Sequence[str]) -> int:
     checkout = Checkout.at(options.checkout)
     found = measure(checkout)
     sys.stdout.write(f"Commit {checkout.revision()}\n\n")
-    sys.stdout.write(table({name: Route.of(called) for name, called in found.items()}) + "\n")
+    routes = {name: Route.of(called) for name, called in found.items()}
+    sys.stdout.write(table(routes) + "\n")
     for name, called in found.items():
         if options.calls and options.calls in name:
             sys.stdout.write("\n".join(["", name, *listing(called), ""]))
-    return 0
+    over = exceeded(routes)
+    sys.stdout.writelines(f"failed: {sentence}\n" for sentence in over)
+    return 1 if over else 0
 
 
 if __name__ == "__main__":

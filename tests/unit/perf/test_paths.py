@@ -8,7 +8,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from tests.perf.paths import Called, Route, listing, record_batch, table, typical
+from tests.perf.paths import FILES, FRAMES, Called, Route, exceeded, listing, record_batch, table, typical
 from tests.perf.recorder import Recorder
 
 CALLS = [
@@ -43,6 +43,16 @@ def test_table_has_one_row_per_request() -> None:
         "| request | files | calls | functions | changes of file | deepest stack |",
         "|---|---:|---:|---:|---:|---:|",
         "| ShareFetch | 54 | 265 | 212 | 168 | 25 |",
+    ]
+
+
+def test_a_request_beyond_its_budget_is_reported() -> None:
+    within = {name: Route(files, 265, 212, 168, FRAMES) for name, files in FILES.items()}
+    assert exceeded(within) == []
+    over = within | {"Produce": Route(36, 265, 212, 168, 16)}
+    assert exceeded(over) == [
+        "Produce touches 36 files; its budget is 35.",
+        "Produce has a stack of 16 frames; its budget is 15.",
     ]
 
 
