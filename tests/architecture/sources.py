@@ -87,7 +87,7 @@ def statements(path: Path) -> tuple[ast.stmt, ...]:
 
 def functions(path: Path) -> Iterator[Function]:
     """Yields every function and method of the file, nested ones included."""
-    return (node for node in nodes(path) if isinstance(node, Function))
+    return (statement for statement in statements(path) if isinstance(statement, Function))
 
 
 def length(function: Function) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.architecture.sources import ROOT, Function, functions, name, python, statements
+from tests.architecture.sources import ROOT, Function, content, functions, name, python
 
 ROOTS: Final = {
     "services/sharebroker_server/": "",
@@ -23,6 +24,11 @@ LAYERS: Final = ("unit", "property", "contract", "integration", "scenarios")
 
 SPARK: Final = "spark"
 """The test folder for modules that need Spark; the Spark source has its tests at the top of it."""
+
+IMPORT: Final = re.compile(
+    r"^ *(?:from ([\w.]+) import (?:\(([^)]*)\)|(.+))|import ([\w.]+).*)$", re.MULTILINE
+)
+"""An import statement; parsing the tests would take seconds."""
 
 INDIRECT: Final = (
     "libs/python_client/sharebroker/consumer/config.py",
@@ -85,11 +91,9 @@ def imports_of_test(home: Path) -> set[str]:
 def imports(path: Path) -> frozenset[str]:
     """Returns the modules that a file imports, and the names that it imports from them."""
     found = set[str]()
-    for node in statements(path):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    for module, listed, several, alone in IMPORT.findall(content(path)):
+        names = re.findall(r"(\w+)(?: as \w+)?(?:,|$)", (listed or several).strip(), re.MULTILINE)
+        found |= {module or alone, *(f"{module}.{each}" for each in names)}
     return frozenset(found)
 
 

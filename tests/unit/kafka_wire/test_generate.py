@@ -19,12 +19,15 @@ def test_an_outdated_table_fails_the_check(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "messages.json"
-    current = generate.TABLE.read_bytes()
-    table.write_bytes(current + b" ")
     monkeypatch.setattr(generate, "TABLE", table)
-    monkeypatch.setattr("sys.argv", ["generate", "--check"])
-    assert generate.main() == 1
-    assert "not current" in capsys.readouterr().err
+    monkeypatch.setattr(generate, "STUB", tmp_path / "messages.pyi")
+    monkeypatch.setattr(generate, "APIS", (18,))  # all of them are slow
     monkeypatch.setattr("sys.argv", ["generate"])
     assert generate.main() == 0
-    assert table.read_bytes() == current
+    current = table.read_bytes()
+    table.write_bytes(current + b" ")
+    monkeypatch.setattr("sys.argv", ["generate", "--check"])
+    assert generate.main() == 1
+    assert "messages.json is not current" in capsys.readouterr().err
+    table.write_bytes(current)
+    assert generate.main() == 0
