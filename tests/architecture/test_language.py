@@ -23,7 +23,7 @@ REPLACED = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 SUBSTRINGS = {*WORDS, *(word.replace(" ", "") for word in WORDS)}
 """A text without these, as names in `CamelCase` have them, has no replaced word."""
 DOCSTRING = re.compile(r'(?:\A|:(?:  #[^\n]*)?\n) *r?"""(.+?)(?:\n\n|""")', re.DOTALL)
-"""The first paragraph of a docstring: text after the start of a module, or after the colon of a definition."""
+"""The first paragraph of a docstring, which follows the start of a module or the colon of a definition."""
 FOLDERS = ("services/", "libs/", "protos/", "deploy/", "docs/", "tests/")
 DOCUMENTS = {
     ".md",

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tests.architecture.sources import content, files, name, python
 
-_PRIVATE_FOLDER = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work)/\w")
+_PRIVATE_FOLDER = re.compile(r"/(?<![\w.~:-]/)(?:home|root|Users|work)/\w")
 LONGEST_TEST_NAME = 72
 _TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 _CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)

@@ -18,13 +18,26 @@ from kio.serial import entity_writer
 
 from sharebroker_server.kafka_wire.decoder import read_in_portions, read_message
 from sharebroker_server.kafka_wire.frames import codec_of, response_frame, response_in_portions
+from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.schema import api_schema, id_bytes
 from tests.support.examples import scaled
 from tests.support.kafka_frames import response_reader, result_of
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
+OLDEST_AND_NEWEST = {(key, version) for key in APIS for version in api_schema(key).versions}
+each_version = pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        pytest.param(
+            *of, marks=() if of in OLDEST_AND_NEWEST else pytest.mark.slow, id="-".join(map(str, of))
+        )
+        for of in VERSIONS
+    ],
+)
+"""All versions together take ten seconds; `make test-fast` checks the first and the last of each API."""
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
+
+@each_version
 @given(data=st.data())
 @settings(max_examples=scaled(12))
 def test_requests_and_responses_equal_kios(key: int, version: int, data: st.DataObject) -> None:
@@ -42,7 +55,7 @@ def test_requests_and_responses_equal_kios(key: int, version: int, data: st.Data
         assert read_message(read, bytes(written), 0) == message
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
+@each_version
 @given(data=st.data())
 @settings(max_examples=scaled(6))
 def test_portions_make_the_same_message_and_the_same_bytes(

@@ -23,6 +23,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.live_keys import SLACK
 from sharebroker_server.security.acl import ANY, AclFilter, binding
 from sharebroker_server.security.acl_rules import AclRules
+from tests.testkit.tables import each
 
 ACL = binding(2, "orders", 3, "User:alice", "*", 3, 3)
 OTHER = ACL._replace(resource_name="other")
@@ -90,8 +91,8 @@ def test_valid_acls(fields: dict[str, str | int]) -> None:
     assert new_acl(**values)._asdict() == values  # type: ignore[arg-type]  # texts and numbers
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
+@each(
+    "fields, message",
     [
         ({"resource_type": 0}, "Invalid resourceType UNKNOWN"),
         ({"resource_type": 1}, "Invalid resourceType ANY"),

@@ -20,6 +20,7 @@ from sharebroker_server.catalog.quotas import (
     entity_of,
     select_quotas,
 )
+from tests.testkit.tables import each
 
 ALICE = (("user", "alice"),)
 RATE = "producer_byte_rate"
@@ -40,8 +41,8 @@ def change(
     return AlterQuotas(entity, tuple(QuotaChange(*one) for one in changes), validate_only)
 
 
-@pytest.mark.parametrize(
-    ("entity", "key", "value", "text"),
+@each(
+    "entity, key, value, text",
     [
         ((), RATE, 1, "Invalid empty client quota entity"),
         ((("topic", "a"),), RATE, 1, "Unhandled client quota entity type: topic"),

@@ -22,6 +22,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord
 from sharebroker_server.security.acl import binding
 from sharebroker_server.security.scram import ScramCredential, ScramMechanism
+from tests.testkit.tables import each
 
 TOPIC = Topic("T1", "flights", 3)
 
@@ -57,7 +58,7 @@ RECORDS: list[CatalogRecord] = [
 ]
 
 
-@pytest.mark.parametrize("record", RECORDS)
+@each("record", RECORDS)
 def test_record_round_trip(record: CatalogRecord) -> None:
     codec = CatalogCodec()
     assert codec.decode(codec.encode(record)) == record

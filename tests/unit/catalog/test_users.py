@@ -22,6 +22,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.live_keys import SLACK
 from sharebroker_server.security.scram import ScramMechanism, matches, salted_password
 from tests.testkit.sasl import credentials_of
+from tests.testkit.tables import each
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 SALT = b"a salt of 20 bytes.."
@@ -60,8 +61,8 @@ def test_any_credential_stays_the_same_while_users_are_added() -> None:
     assert users.any_credential(ScramMechanism.SCRAM_SHA_512) is None
 
 
-@pytest.mark.parametrize(
-    ("command", "code", "message"),
+@each(
+    "command, code, message",
     [
         (replace(UPSERT, user=""), ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"),
         (replace(UPSERT, user="a\0"), ErrorCode.UNACCEPTABLE_CREDENTIAL, "SASLprep"),

@@ -10,6 +10,7 @@ import pytest
 
 import sharebroker
 import sharebroker.aio
+from tests.testkit.tables import each
 
 NAMES = ("ShareConsumer", "Producer", "Admin")
 LOADED = (
@@ -23,7 +24,7 @@ def test_the_error_table_loads_nothing_else() -> None:
     assert found.stdout.strip() == "nothing"
 
 
-@pytest.mark.parametrize("name", sharebroker.__all__)
+@each("name", sharebroker.__all__)
 def test_exported_names_exist(name: str) -> None:
     assert getattr(sharebroker, name).__name__ == name
 

@@ -16,6 +16,7 @@ from sharebroker_server.config.group import (
     duration_ms,
     resolve_group,
 )
+from tests.testkit.tables import each
 
 BROKER = BrokerConfig()
 
@@ -46,7 +47,7 @@ def test_unset_group_configs_use_the_brokers_values() -> None:
     assert config.offset_reset == OffsetReset("earliest")
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         {},
@@ -72,8 +73,8 @@ def test_valid_group_configs_are_resolved(settings: dict[str, str]) -> None:
         assert GROUP_KEYS[name].parse(value) == getattr(resolved, name.replace(".", "_"))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
+@each(
+    "settings, message",
     [
         ({"share.unknown": "1"}, "Unknown group config name: share.unknown"),
         ({"share.isolation.level": "serializable"}, "one of read_uncommitted, read_committed"),
@@ -144,8 +145,8 @@ def test_text_property_accepts_any_value() -> None:
     assert GROUP_KEYS["share.auto.offset.reset"].allowed() == "any text"
 
 
-@pytest.mark.parametrize(
-    ("text", "millis"),
+@each(
+    "text, millis",
     [
         ("PT1H", 3_600_000),
         ("PT30M", 1_800_000),
@@ -169,7 +170,7 @@ def test_duration_accepts_java_syntax(text: str, millis: int) -> None:
     assert duration_ms(text) == millis
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "P", "PT", "P1DT", "1H", "PT1", "P1Y", "P1W", "P1M", "PT1H ", "PT1.5H", "PT1M1H", "PT1.0123456789S"],
 )

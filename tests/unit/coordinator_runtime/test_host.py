@@ -21,6 +21,7 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import ClusterMember
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
+from tests.testkit.tables import each
 from tests.testkit.waiting import eventually
 from tests.unit.coordinator_runtime.harness import QUICK, Command, Get, Ledger, LedgerCodec, Put, outcome
 
@@ -120,8 +121,8 @@ async def test_an_unknown_outcome_raises_the_epoch_of_the_lease(cluster: Cluster
     assert await host.shard(0).submit(Get("a")) == "1"
 
 
-@pytest.mark.parametrize(
-    ("text", "hashed"),
+@each(
+    "text, hashed",
     [
         ("", 0),
         ("a", 97),

@@ -20,6 +20,7 @@ from sharebroker_server.coordinator_runtime.lifecycle import (
 )
 from sharebroker_server.coordinator_runtime.shard import RuntimeSettings
 from sharebroker_server.stream_log.port import LogUnavailable
+from tests.testkit.tables import each
 
 STATES = (ShardState.INITIAL, ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED)
 ARROWS = {
@@ -31,7 +32,7 @@ ARROWS = {
 }
 
 
-@pytest.mark.parametrize(("current", "to"), list(product(STATES, STATES)))
+@each("current, to", list(product(STATES, STATES)))
 def test_every_pair_of_states_is_legal_or_raises(current: ShardState, to: ShardState) -> None:
     if to.name in ARROWS[current.name].split():
         assert transition(current, to) is to

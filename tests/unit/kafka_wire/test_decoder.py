@@ -17,6 +17,7 @@ from sharebroker_server.kafka_wire.decoder import (
 )
 from sharebroker_server.kafka_wire.frames import codec_of
 from tests.support.kafka_frames import response_reader
+from tests.testkit.tables import each
 
 METADATA, API_VERSIONS, DESCRIBE_TOPIC_PARTITIONS, FETCH, DESCRIBE_LOG_DIRS = 3, 18, 75, 1, 35
 
@@ -151,8 +152,8 @@ def test_a_tagged_field_has_its_declared_length() -> None:
         decoded(API_VERSIONS, 3, plain + b"\1" + b"\1\x09" + bytes(9))
 
 
-@pytest.mark.parametrize(
-    ("version", "data", "reason"),
+@each(
+    "version, data, reason",
     [
         (1, b"", "too early"),
         (1, b"\0\0\0", "too early"),

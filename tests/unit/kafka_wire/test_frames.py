@@ -36,6 +36,7 @@ from sharebroker_server.kafka_wire.messages import (
     ShareFetchResponse,
 )
 from tests.support.kafka_frames import read_response, result_of
+from tests.testkit.tables import each
 
 LIST_OFFSETS, METADATA, API_VERSIONS = 2, 3, 18
 
@@ -253,9 +254,9 @@ def pattern(version: int = 2, client_id: str | None = "client") -> RequestTempla
     return RequestTemplate(codec_of(78, version), client_id, request(7), "share_session_epoch")
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("client_id", ["client", "", None])
-@pytest.mark.parametrize(("number", "epoch"), [(1, 8), (2**31 - 1, 2**31 - 1), (-1, 0), (0, -1)])
+@each("version", [1, 2])
+@each("client_id", ["client", "", None])
+@each("number, epoch", [(1, 8), (2**31 - 1, 2**31 - 1), (-1, 0), (0, -1)])
 def test_correlation_id_and_epoch_may_differ(
     version: int, client_id: str | None, number: int, epoch: int
 ) -> None:
@@ -279,7 +280,7 @@ def test_correlation_id_of_a_response_is_replaced() -> None:
     assert response[RESPONSE_CORRELATION] == bytes([1, 2, 3, 4])
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         frame(1, 8, version=1),

@@ -14,6 +14,8 @@ import pytest
 
 from tests.architecture.sources import ROOT
 
+pytestmark = pytest.mark.slow  # each test starts Python
+
 LAUNCHER = ROOT / "services" / "sharebroker_server" / "pipeline" / "launcher.py"
 """It cannot be imported without Spark."""
 

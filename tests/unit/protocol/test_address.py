@@ -8,10 +8,11 @@ import pytest
 
 from sharebroker_protocol.address import Address, is_loopback, over_tls
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from tests.testkit.tables import each
 
 
-@pytest.mark.parametrize(
-    ("address", "reason"),
+@each(
+    "address, reason",
     [
         ("tls://broker", "must be tls://HOST:PORT"),
         ("tls://broker:9090/path", "must be tls://HOST:PORT"),

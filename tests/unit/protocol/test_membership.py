@@ -411,8 +411,8 @@ def test_error_of_leave_is_ignored() -> None:
     assert (member.state, member.error) == (MemberState.LEFT, None)
 
 
-@pytest.mark.parametrize(
-    ("code", "reaction"),
+@each(
+    "code, reaction",
     [
         (ErrorCode.NOT_COORDINATOR, Reaction.BACK_OFF),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, Reaction.BACK_OFF),

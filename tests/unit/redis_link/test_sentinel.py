@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_server.redis_link.port import RedisUrlInvalid
 from sharebroker_server.redis_link.sentinel import SentinelUrl, addresses, is_sentinel_url
+from tests.testkit.tables import each
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,8 @@ def test_sentinels_and_primary_have_their_own_logins() -> None:
     assert all(one.tls for one in (named.primary, *named.sentinels))
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
+@each(
+    "url, message",
     [
         ("redis+sentinel://a:26379", "has to end with the name"),
         ("redis+sentinel://a:26379/", "has to end with the name"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.gateway.v1 import produce_pb2, share_pb2
 from sharebroker_server.rpc.field_count import Malformed, TooManyFields, count_fields
+from tests.testkit.tables import each
 
 NUMBERS: Final = FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_INT32
 
@@ -34,8 +35,8 @@ def naive_count(message: Message) -> int:
             count += 1 + sum(len(number) for number in map(_encoded, value)) // 16
             continue
         values: Any = value if field.is_repeated else [value]
-        for each in values:
-            count += 1 + (naive_count(each) if isinstance(each, Message) else 0)
+        for item in values:
+            count += 1 + (naive_count(item) if isinstance(item, Message) else 0)
     return count
 
 
@@ -101,7 +102,7 @@ def test_any_bytes_are_counted_or_malformed(data: bytes) -> None:
         return
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b"\x0a",  # a string without its length

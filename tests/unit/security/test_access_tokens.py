@@ -27,6 +27,7 @@ from sharebroker_server.security.access_tokens import (
 )
 from sharebroker_server.security.principal import Principal
 from tests.testkit.issuer import AUDIENCE, ISSUER, jwk, jwk_set, private_key, token
+from tests.testkit.tables import each
 
 NOW = 1_800_000_000.0
 RULES = TokenRules(frozenset({AUDIENCE, "other"}), ISSUER)
@@ -43,7 +44,7 @@ def rejected(text: str, keys: KeySet = KEYS, rules: TokenRules = RULES, now: flo
     return str(caught.value)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@each("algorithm", ALGORITHMS)
 def test_every_asymmetric_algorithm_is_accepted(algorithm: str) -> None:
     text = token("alice", algorithm, now=NOW)
     assert accepted(text, KeySet([jwk(algorithm, "1")])) == AccessToken(Principal("alice"), NOW + 3600)
@@ -55,8 +56,8 @@ def test_without_a_key_id_the_one_fitting_key_is_used() -> None:
     assert "no key" in rejected(text, KeySet([jwk("RS256", "1"), jwk("RS256", "2")]))
 
 
-@pytest.mark.parametrize(
-    ("claims", "reason"),
+@each(
+    "claims, reason",
     [
         ({"exp": None}, "no claim exp"),
         ({"exp": "soon"}, "no claim exp"),

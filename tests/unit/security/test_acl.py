@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sharebroker_server.security.acl import (
     ANY,
     CLUSTER,
@@ -16,6 +14,7 @@ from sharebroker_server.security.acl import (
     PatternType,
     binding,
 )
+from tests.testkit.tables import each
 
 LITERAL = binding(2, "orders", 3, "User:alice", "*", 3, 3)
 PREFIXED = binding(2, "ord", 4, "User:bob", "10.0.0.7", 4, 2)
@@ -48,8 +47,8 @@ def test_the_cluster_has_kafkas_name() -> None:
     assert CLUSTER == (AclResourceType.CLUSTER, "kafka-cluster")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "selected"),
+@each(
+    "wanted, selected",
     [
         (AclFilter(), ALL),
         (AclFilter(resource_type=2), ["every", "literal", "prefixed"]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sharebroker_server.security.acl import (
     CLUSTER,
     AclBinding,
@@ -15,6 +13,7 @@ from sharebroker_server.security.acl import (
     Resource,
 )
 from sharebroker_server.security.acl_rules import AclRules
+from tests.testkit.tables import each
 
 TOPIC = AclResourceType.TOPIC
 ORDERS = Resource(TOPIC, "orders")
@@ -51,8 +50,8 @@ def deny_prefix(name: str, operation: AclOperation = READ) -> AclBinding:
     return allow(name, operation, pattern=PatternType.PREFIXED, permission=AclPermissionType.DENY)
 
 
-@pytest.mark.parametrize(
-    ("acls", "operation", "decision"),
+@each(
+    "acls, operation, decision",
     [
         ([], READ, None),
         ([allow("other")], READ, None),
@@ -96,8 +95,8 @@ def test_decisions(acls: list[AclBinding], operation: AclOperation, decision: bo
     assert AclRules(acls).decide(ALICE, HOST, operation, ORDERS) is decision
 
 
-@pytest.mark.parametrize(
-    ("pattern", "host", "matches"),
+@each(
+    "pattern, host, matches",
     [
         ("*", "10.0.0.7", True),
         ("*", "somewhere", True),
@@ -160,8 +159,8 @@ def test_select_finds_one_acl_or_all_that_match() -> None:
     assert list(rules.select(AclFilter(pattern_type=PatternType.LITERAL))) == [allow(), deny()]
 
 
-@pytest.mark.parametrize(
-    ("acls", "decision"),
+@each(
+    "acls, decision",
     [
         ([], False),
         ([allow("x")], True),

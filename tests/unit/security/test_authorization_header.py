@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 
-import pytest
-
 from sharebroker_server.security.authorization_header import BasicCredentials, parse_basic
 from sharebroker_server.security.sasl import LONGEST_TOKEN
+from tests.testkit.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     "header",
     [
         None,

@@ -17,14 +17,15 @@ from sharebroker_server.security.cluster_token import (
     sign,
     verify,
 )
+from tests.testkit.tables import each
 
 A, B, C = (letter * 16 for letter in (b"a", b"b", b"c"))
 NOW = 1_800_000_000.0
 TOKEN = sign(A, "7/1", NOW)
 
 
-@pytest.mark.parametrize(
-    ("token", "after", "verdict"),
+@each(
+    "token, after, verdict",
     [
         (TOKEN, 0, TokenVerdict.VALID),
         (TOKEN, VALIDITY, TokenVerdict.VALID),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sharebroker_server.security.distinguished_name import subject_of
 from tests.testkit.certificates import certificate_for
+from tests.testkit.tables import each
 
 CN, ORG, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
 C, ST, L = NameOID.COUNTRY_NAME, NameOID.STATE_OR_PROVINCE_NAME, NameOID.LOCALITY_NAME
@@ -45,7 +46,7 @@ JAVA = [
 ]
 
 
-@pytest.mark.parametrize(("parts", "text"), JAVA)
+@each("parts, text", JAVA)
 def test_subject_is_printed_as_java_prints_it(parts: Parts, text: str) -> None:
     assert subject_of(certificate_for(name(*parts))) == text
 

@@ -12,6 +12,7 @@ from sharebroker_server.security.oauthbearer import (
     parse_bearer,
     parse_initial_response,
 )
+from tests.testkit.tables import each
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_first_messages(text: str, token: str, authorization: str) -> None:
     assert parse_initial_response(text) == InitialResponse(token, authorization)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",

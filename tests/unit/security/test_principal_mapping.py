@@ -16,6 +16,7 @@ from sharebroker_server.security import principal_mapping
 from sharebroker_server.security.principal import Principal
 from sharebroker_server.security.principal_mapping import PrincipalMapping, parse_rules
 from tests.testkit.certificates import certificate_for
+from tests.testkit.tables import each
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_valid_rules_are_accepted(rules: str) -> None:
     assert parse_rules(rules)
 
 
-@pytest.mark.parametrize(
+@each(
     "rules",
     [
         "default",
@@ -85,8 +86,8 @@ def test_the_first_rule_that_applies_names_the_subject(subject: str, name: str) 
     assert KAFKAS.name(subject) == name
 
 
-@pytest.mark.parametrize(
-    ("rules", "split"),
+@each(
+    "rules, split",
     [
         ("", []),
         ("DEFAULT", ["DEFAULT"]),
@@ -120,8 +121,8 @@ def test_rules_are_separated_as_kafka_separates_them(rules: str, split: list[str
     assert [rule.text for rule in parse_rules(rules)] == split
 
 
-@pytest.mark.parametrize(
-    ("rule", "subject", "name"),
+@each(
+    "rule, subject, name",
     [
         (r"RULE:^CN=((\\, *|\w)+)(,.*|$)/$1/", r"CN=Tkac\, Adam,OU=ITZ,DC=geodis,DC=cz", r"Tkac\, Adam"),
         ("RULE:CN=(.*)/$1@$4/", "CN=a", "a@$4"),

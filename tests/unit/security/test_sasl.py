@@ -29,6 +29,7 @@ from sharebroker_server.security.scram import (
     dummy_credential,
 )
 from tests.testkit.sasl import MemoryUsers, ScramClient, plain
+from tests.testkit.tables import each
 
 USERS = MemoryUsers({"alice": "pencil", "müller=a,b": "größe"})
 
@@ -118,7 +119,7 @@ def test_a_malformed_token_of_plain_fails(token: bytes) -> None:
     assert rejected(started("PLAIN"), token).message == failed().message
 
 
-@pytest.mark.parametrize(
+@each(
     "token",
     [
         b"",

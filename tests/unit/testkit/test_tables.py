@@ -32,6 +32,20 @@ def test_first_case_that_fails_is_shown() -> None:
     assert caught.value.__notes__ == ["The case: {'n': 2}"]
 
 
+async def test_coroutine_functions_are_awaited_for_each_case() -> None:
+    seen = []
+
+    @each("n", [1, 2])
+    async def check(n: int) -> None:
+        seen.append(n)
+        assert n < 2
+
+    with pytest.raises(AssertionError) as caught:
+        await check()
+    assert seen == [1, 2]
+    assert caught.value.__notes__ == ["The case: {'n': 2}"]
+
+
 def test_an_empty_table_fails() -> None:
     @each("n", [])
     def check(n: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
+from tests.testkit.tables import each
 from tests.unit.share_partition_leader.core.support import (
     LIMITED,
     RELEASE,
@@ -42,7 +43,7 @@ def test_kafka_19808_at_capacity_batches_do_not_overlap() -> None:
     check(share)
 
 
-@pytest.mark.parametrize("most", range(1, 12))
+@each("most", range(1, 12))
 def test_kafka_19954_a_strict_limit_leaves_no_gap_and_no_overlap(most: int) -> None:
     share = opened()
     seen: list[int] = []

@@ -16,6 +16,7 @@ from sharebroker_server.broker.core.diagnosis import (
     of_redis,
     of_versions,
 )
+from tests.testkit.tables import each
 
 SAFE = {"appendonly": "yes", "appendfsync": "always"}
 ON_REWRITE = "no-appendfsync-on-rewrite"
@@ -23,8 +24,8 @@ ROLES = ("gateway", "share-coordinator")
 EVERY = {"1/1": frozenset(ROLES)}
 
 
-@pytest.mark.parametrize(
-    ("facts", "found"),
+@each(
+    "facts, found",
     [
         (RedisFacts("r", SAFE, 1, 0.5), []),
         (RedisFacts("r", {}, 1, 0.0), [(Level.WARNING, "rejects CONFIG GET")]),

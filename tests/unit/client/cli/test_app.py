@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from sharebroker.cli.app import COMMANDS as OWN
 from sharebroker.cli.app import ListedCommand, app, load, more_commands
+from tests.testkit.tables import each
 
 _IMPORTED = """
 from sharebroker.cli import main
@@ -43,12 +44,13 @@ def commands(found: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[t
 COMMANDS = dict(commands(TOP))
 
 
-@pytest.mark.parametrize(("name", "entry"), (OWN | more_commands()).items())
+@each("name, entry", (OWN | more_commands()).items())
 def test_summary_is_the_first_paragraph_of_the_help(name: str, entry: ListedCommand) -> None:
     first = (TOP[name].help or "").partition("\n\n")[0]
     assert entry.summary == " ".join(first.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])
 def test_overview_imports_no_command(words: list[str]) -> None:
     """`sharebroker --help` needs 0.3 s of CPU; the modules of the commands need 0.9 s more."""
@@ -82,7 +84,7 @@ def test_examples_parse(path: tuple[str, ...]) -> None:
         command.make_context(" ".join(path), words[len(path) :])
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [
         ["topics", "create"],
@@ -123,6 +125,7 @@ def test_server_may_be_named_before_or_after_the_command(words: list[str], port:
     assert f"The server at 127.0.0.1:{port} cannot be reached" in str(ran.exception)
 
 
+@pytest.mark.slow
 def test_shell_completion_lists_commands() -> None:
     words = {"_SHAREBROKER_COMPLETE": "complete_bash", "COMP_WORDS": "sharebroker top", "COMP_CWORD": "1"}
     main = [sys.executable, "-c", "from sharebroker.cli import main; main()"]

@@ -13,8 +13,8 @@ from sharebroker_protocol.errors import TRANSPORT, ErrorCode, FieldViolation, Ka
 from tests.testkit.tables import each
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
+@each(
+    "value, shown",
     [
         (None, "-"),
         ("", "-"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sharebroker import ConsumerConfig, ErrorCode, KafkaError
+from tests.testkit.tables import each
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each(
+    "name, value",
     [
         ("max_poll_records", 0),
         ("prefetch_records", -1),

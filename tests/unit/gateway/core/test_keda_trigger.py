@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.core.keda_trigger import Trigger, trigger_of
+from tests.testkit.tables import each
 
 
 def test_only_the_group_is_required() -> None:
@@ -23,8 +24,8 @@ def test_every_metadata_field_is_read() -> None:
     assert trigger_of(metadata) == Trigger("g", "t", 5, 7)
 
 
-@pytest.mark.parametrize(
-    ("metadata", "field"),
+@each(
+    "metadata, field",
     [
         ({}, "group"),
         ({"group": ""}, "group"),

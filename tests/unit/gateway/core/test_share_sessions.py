@@ -188,7 +188,7 @@ def request(cache: SessionCache, kind: str, epoch: int) -> int | ErrorCode:
     return context.session.epoch
 
 
-@pytest.mark.parametrize(("kind", "epoch", "expected", "without"), EPOCHS)
+@each("kind, epoch, expected, without", EPOCHS)
 def test_epoch_of_each_kind_of_request_is_checked(
     kind: str, epoch: int, expected: int | ErrorCode, without: int | ErrorCode
 ) -> None:

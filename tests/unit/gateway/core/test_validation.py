@@ -16,6 +16,7 @@ from sharebroker_server.gateway.core.validation import (
     check_renewing_fetch,
     check_topic_names,
 )
+from tests.testkit.tables import each
 
 # Batches, whether RENEW is announced, and a word of the error (None: accepted).
 BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [
@@ -41,7 +42,7 @@ BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("batches", "renew", "word"), BATCHES)
+@each("batches, renew, word", BATCHES)
 def test_invalid_ack_batches_are_rejected_with_the_field(
     batches: list[AckBatch], renew: bool, word: str | None
 ) -> None:
@@ -99,8 +100,8 @@ def test_value_out_of_bounds_is_rejected(value: int, fine: bool) -> None:
             check_bounds("max_records", value, 1, 5)
 
 
-@pytest.mark.parametrize(
-    ("delay_ms", "kind", "fine"),
+@each(
+    "delay_ms, kind, fine",
     [
         (0, 1, True),
         (0, 2, True),

@@ -32,6 +32,7 @@ from sharebroker_server.gateway.grpc.services import services
 from sharebroker_server.security.acl import AclResourceType
 from sharebroker_server.security.permissions import NONE, PERMISSIONS, Need
 from tests.testkit.authorizer import TableAuthorizer
+from tests.testkit.tables import each
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC
 
@@ -292,9 +293,9 @@ async def denial(harness: Harness, method: str, request: Message) -> set[ErrorCo
     return {error.code}
 
 
-def cases() -> list[Any]:
+def cases() -> list[tuple[str, Need]]:
     return [
-        pytest.param(method, need, id=f"{method.rpartition('.')[2]}: {need}")
+        (method, need)
         for method, row in PUBLIC.items()
         for need in row.needs
         if not method.endswith("/ListGroups")
@@ -309,10 +310,10 @@ _DENIED = {
 }
 
 
-@pytest.mark.parametrize(("method", "need"), cases())
-async def test_a_call_without_a_right_of_its_row_is_denied(
-    harness: Harness, authorizer: TableAuthorizer, method: str, need: Need
-) -> None:
+@pytest.mark.usefixtures("authorizer")
+@each("method, need", cases())
+async def test_a_call_without_a_right_of_its_row_is_denied(harness: Harness, method: str, need: Need) -> None:
+    authorizer = harness.gateway.authorizer = TableAuthorizer()
     for right in need.any_of:
         authorizer.deny(right.operation, right.type)
     found = await denial(harness, method, REQUESTS[method.rpartition("/")[2]][need.when])

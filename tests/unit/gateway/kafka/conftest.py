@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 import pytest
 import uvloop
@@ -13,10 +14,15 @@ from sharebroker_server.kafka_wire.messages import ApiVersionsRequest
 from tests.unit.gateway.kafka.api.harness import Harness as ApiHarness
 from tests.unit.gateway.kafka.harness import Harness, serving
 
+TRANSPORTS: Final = {"test_buffers", "test_coarse_timer", "test_connection", "test_listener"}
+"""Test modules of code that uses transports and timers of the event loop."""
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Runs each test on asyncio and on uvloop, which has transports of its own; servers use uvloop."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Runs tests of transports on asyncio and on uvloop, which has its own; servers use uvloop."""
+    uses_transports = item.path.stem in TRANSPORTS
+    more = {"asyncio": asyncio.new_event_loop} if uses_transports else {}
+    return more | {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import Api, Call, ClientConnection
 from sharebroker_server.kafka_wire.frames import codec_of, response_frame
 from sharebroker_server.kafka_wire.schema import api_schema
+from tests.support.examples import scaled
 from tests.support.kafka_frames import read_response
 from tests.support.kafka_messages import requests
 from tests.testkit.tables import each
@@ -53,7 +54,7 @@ def test_versions_are_known(api: Api) -> None:
 
 @pytest.mark.parametrize("api", SORTED, ids=lambda api: api_schema(api.key).name)
 @given(data=st.data())
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_request_can_be_refused(api: Api, calls: Any, data: st.DataObject) -> None:
     for version in range(api.versions[0], api.versions[1] + 1):
         request = data.draw(requests(api.key, version))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import pytest
-
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.permissions import API_PERMISSIONS, ApiPermission, MissingPermission
 from sharebroker_server.kafka_wire.schema import Message, api_schema, message_class
@@ -14,6 +12,7 @@ from sharebroker_server.security.acl import AclResourceType
 from sharebroker_server.security.authorizer import denied
 from tests.support.kafka_client import part
 from tests.testkit.authorizer import TableAuthorizer
+from tests.testkit.tables import each
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -226,13 +225,7 @@ def test_every_served_api_has_a_row_and_every_row_a_sample() -> None:
     assert reports - {29, 30, 31} == set(SAMPLES)
 
 
-@pytest.mark.parametrize(
-    ("key", "permission"),
-    [
-        pytest.param(key, one, id=f"{api_schema(key).name}-{one.operation.name}-{one.type.name}")
-        for key, one in CASES
-    ],
-)
+@each("key, permission", CASES)
 async def test_a_missing_permission_is_reported(
     api_harness: Harness, key: int, permission: ApiPermission
 ) -> None:
@@ -247,9 +240,7 @@ async def test_a_missing_permission_is_reported(
     assert not api_harness.services.requests, "nothing is done"
 
 
-@pytest.mark.parametrize(
-    "key", [key for key in SAMPLES if any(one.alternative for one in API_PERMISSIONS[key])]
-)
+@each("key", [key for key in SAMPLES if any(one.alternative for one in API_PERMISSIONS[key])])
 async def test_an_alternative_permission_is_sufficient(api_harness: Harness, key: int) -> None:
     for permission in API_PERMISSIONS[key]:
         if permission.alternative is None:

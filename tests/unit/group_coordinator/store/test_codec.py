@@ -31,6 +31,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
 )
 from sharebroker_server.group_coordinator.core.share_groups.sessions import Silence
 from sharebroker_server.group_coordinator.store.codec import GroupCodec, message_of, record_of
+from tests.testkit.tables import each
 
 AT = Place("g", TopicIdPartition("t", 3))
 
@@ -73,7 +74,7 @@ RECORDS: list[Record] = [
 ]
 
 
-@pytest.mark.parametrize("record", RECORDS)
+@each("record", RECORDS)
 def test_record_round_trip(record: Record) -> None:
     assert GroupCodec().decode(GroupCodec().encode(record)) == record
 

@@ -16,6 +16,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     Verdict,
 )
 from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
+from tests.testkit.tables import each
 
 PARTITIONS = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 2), TopicIdPartition("b", 0)})
 RECORDS: list[Record] = [
@@ -41,7 +42,7 @@ RECORDS: list[Record] = [
 ]
 
 
-@pytest.mark.parametrize("record", RECORDS)
+@each("record", RECORDS)
 def test_record_round_trip(record: Record) -> None:
     assert TransactionCodec().decode(TransactionCodec().encode(record)) == record
 

@@ -17,6 +17,7 @@ from sharebroker_server.pipeline.core.state_log import (
     outcomes_of,
     replay,
 )
+from tests.testkit.tables import each
 from tests.unit.pipeline.logs import (
     ACCEPTED,
     ARCHIVED,
@@ -200,7 +201,7 @@ CASES: dict[str, tuple[list[StateLogEntry], list[tuple[int | None, int | None, s
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@each("case", CASES)
 def test_differences_between_log_and_coordinator_are_found(case: str) -> None:
     entries, expected = CASES[case]
     checked = check(entries)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Decoded, Header, decode, lz4, snappy
 from sharebroker_protocol.records.record import AcknowledgeType
+from tests.testkit.tables import each
 from tests.unit.client.batches import acquisition, batch, control_batch, sealed
 
 RANDOM = random.Random(7)
@@ -32,8 +33,8 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("content", CONTENTS)
-@pytest.mark.parametrize("codec", CODECS)
+@each("content", CONTENTS)
+@each("codec", CODECS)
 def test_an_independent_reader_returns_the_content(codec: str, content: str) -> None:
     data = CONTENTS[content]
     assert bytes(READERS[codec](CODECS[codec].compress(data))) == data
@@ -75,8 +76,8 @@ PAYLOADS = {
 }
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("compression", CODECS)
+@each("payload", PAYLOADS)
+@each("compression", CODECS)
 def test_round_trip(compression: str, payload: str) -> None:
     builder = BatchBuilder(CODECS[compression], 1 << 20)
     headers: list[Header] = [("trace", b"1"), ("trace", None)]

@@ -9,6 +9,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing.sampling import Sampling
 from sharebroker_protocol.tracing.settings import OFF, Queue, parse, read, validate
+from tests.testkit.tables import each
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HERE = {ENDPOINT: "http://127.0.0.1:4317"}
@@ -100,8 +101,8 @@ def test_queue_settings() -> None:
     assert Queue().burst == 205
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each(
+    "name, value",
     [
         ("OTEL_TRACES_EXPORTER", "zipkin"),
         ("OTEL_METRICS_EXPORTER", "prometheus"),
@@ -168,8 +169,8 @@ def test_read_removes_empty_values_and_spaces() -> None:
     assert environment == {**HERE, "OTEL_SERVICE_NAME": "a", "PATH": " b "}
 
 
-@pytest.mark.parametrize("of", ["", "TRACES_", "METRICS_"])
-@pytest.mark.parametrize(
+@each("of", ["", "TRACES_", "METRICS_"])
+@each(
     "value",
     [
         "authorization: Bearer s3cr3tKEY",
@@ -201,8 +202,8 @@ def test_invalid_certificates_are_rejected(rule: str, tmp_path: Path) -> None:
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
-@pytest.mark.parametrize(
-    ("rule", "value", "valid"),
+@each(
+    "rule, value, valid",
     [
         ("TIMEOUT", "3600000", True),
         ("TIMEOUT", "3600001", False),
@@ -217,7 +218,7 @@ def test_invalid_certificates_are_rejected(rule: str, tmp_path: Path) -> None:
         ("CLIENT_CERTIFICATE", "/", False),
     ],
 )
-@pytest.mark.parametrize("signal", ["", "TRACES_", "METRICS_"])
+@each("signal", ["", "TRACES_", "METRICS_"])
 def test_each_signal_has_the_same_rules(signal: str, rule: str, value: str, valid: bool) -> None:
     variables = {f"OTEL_EXPORTER_OTLP_{signal}{rule}": value}
     if valid:

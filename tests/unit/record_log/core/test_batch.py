@@ -16,6 +16,7 @@ from sharebroker_server.record_log.core.batch import (
     header_of,
     parse_headers,
 )
+from tests.testkit.tables import each
 from tests.unit.record_log.batches import LIMIT, batch
 
 
@@ -121,7 +122,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("data", "code"), REFUSED)
+@each("data, code", REFUSED)
 def test_invalid_batch_is_rejected(data: bytes, code: ErrorCode) -> None:
     assert code_of(lambda: parse_headers(data, LIMIT)) is code
 

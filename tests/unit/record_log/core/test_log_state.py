@@ -15,6 +15,7 @@ from sharebroker_server.record_log.core.log_state import (
     oversized_before,
     select_batches,
 )
+from tests.testkit.tables import each
 from tests.unit.record_log.batches import stored
 
 SIZE = len(stored(0).data)
@@ -114,8 +115,8 @@ def batch(base: int, size: int = 10, time: int = 1_000, *, control: bool = False
 def index(*batches: StoredBatch, max_bytes: int = 100, max_ms: int = 500) -> SegmentIndex:
     """The index of a log whose closed segments are CLOSED."""
     found = SegmentIndex(CLOSED, max_bytes, max_ms)
-    for each in batches:
-        found.add(each, NOW)
+    for batch in batches:
+        found.add(batch, NOW)
     return found
 
 
@@ -272,8 +273,8 @@ def test_retention_without_limits_keeps_all() -> None:
     assert oversized_before(SEGMENTS, COLD, 0) == 40
 
 
-@pytest.mark.parametrize(
-    ("limit", "end"),
+@each(
+    "limit, end",
     [(0, 40), (1, 35), (50, 35), (51, 30), (149, 25), (150, 25), (151, 10), (250, 10), (251, 0), (351, 0)],
 )
 def test_single_batches_beyond_the_limit_are_dropped_within_the_tail(limit: int, end: int) -> None:

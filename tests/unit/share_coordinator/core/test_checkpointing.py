@@ -14,6 +14,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareDelta,
     ShareRecord,
 )
+from tests.testkit.tables import each
 from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, read, write
 
 NOW_MS = int(NOW * 1000)
@@ -32,8 +33,8 @@ def made(shard: Shard) -> ShareRecord:
     return shard.records()[-1]
 
 
-@pytest.mark.parametrize(
-    ("before", "batches", "start", "checkpoint"),
+@each(
+    "before, batches, start, checkpoint",
     [
         # the start offset stays: a delta, however small the whole
         ((), (batch(100, 109),), -1, False),

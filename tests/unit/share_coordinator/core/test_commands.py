@@ -44,8 +44,8 @@ def test_key_text_of_any_group_is_hashed(group: str, partition: int) -> None:
     assert str(key) == f"{group}:{TOPIC}:{partition}"
 
 
-@pytest.mark.parametrize(
-    ("group", "topic", "partition", "field"),
+@each(
+    "group, topic, partition, field",
     [
         ("", TOPIC, 0, "group_id"),
         ("x" * 2**15, TOPIC, 0, "group_id"),

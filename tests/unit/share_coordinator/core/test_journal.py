@@ -22,6 +22,7 @@ from sharebroker_server.share_coordinator.core.commands import (
 )
 from sharebroker_server.share_coordinator.core.journal import Journal
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
+from tests.testkit.tables import each
 from tests.unit.share_coordinator.harness import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -51,8 +52,8 @@ def failing(*entries: FailedRecords, start: int = -1, limit: int = 3) -> Write:
 def opened(*writes: Write) -> Shard:
     shard = Shard()
     shard.run(Initialize(KEY, 1, 0))
-    for each in writes:
-        shard.run(each)
+    for one in writes:
+        shard.run(one)
     return shard
 
 
@@ -186,7 +187,7 @@ def test_a_deletion_deletes_the_journal(deletion: Delete | DeleteTopicState) -> 
         assert owner.machine.trim_before() == shard.end
 
 
-@pytest.mark.parametrize(
+@each(
     "update",
     [
         JournalUpdate((), 0),

@@ -47,8 +47,8 @@ def checkpoint(epoch: int) -> ShareCheckpoint:
 GONE = CheckpointTombstone(KEY)
 
 
-@pytest.mark.parametrize(
-    ("records", "firsts"),
+@each(
+    "records, firsts",
     [
         ([], None),
         ([delta(0)], None),
@@ -396,8 +396,8 @@ def test_archiving_records_are_counted() -> None:
     assert shard.run(Summarize(KEY)) == SummaryReply(5, 3, 100, 0)
 
 
-@pytest.mark.parametrize(
-    ("state", "note"),
+@each(
+    "state, note",
     [
         (0, StateNote(failure=FailureNote(1))),
         (4, StateNote(failure=FailureNote(1))),
@@ -422,8 +422,8 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
     assert shard.run(Summarize(KEY)) == SummaryReply(1, 0, -1, -1)
 
 
-@pytest.mark.parametrize(
-    ("again", "wiped"),
+@each(
+    "again, wiped",
     [
         (Initialize(KEY, 1, -1), False),  # requested again after a lost reply: written state stays
         (Initialize(KEY, 1, 110), False),
@@ -497,8 +497,8 @@ def test_writes_change_neither_epoch() -> None:
     assert shard.run(Summarize(KEY)) == SummaryReply(5, 3, 100, 0)
 
 
-@pytest.mark.parametrize(
-    ("start", "count", "expected"),
+@each(
+    "start, count, expected",
     [
         (-1, -1, (100, 5)),
         (-1, 7, (100, 7)),
@@ -513,7 +513,7 @@ def test_writes_change_neither_epoch() -> None:
         (200, 0, (200, 0)),
     ],
 )
-@pytest.mark.parametrize("batches", [(), (batch(120, 121),)])
+@each("batches", [(), (batch(120, 121),)])
 def test_start_offset_and_count_never_decrease(
     start: int, count: int, expected: tuple[int, int], batches: tuple[StateBatch, ...]
 ) -> None:

@@ -166,8 +166,8 @@ def test_record_not_held_by_the_member_is_rejected_with_the_reason(
     check(share)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("back", ["release", "timeout"])
+@each("kind", KINDS)
+@each("back", ["release", "timeout"])
 def test_token_of_an_earlier_acquisition_is_rejected(kind: str, back: str) -> None:
     share = opened()
     early = fetch(share, "0-9")[0].token
@@ -239,8 +239,8 @@ def test_types_for_offsets_in_a_gap_are_ignored() -> None:
 # --- below the SPSO
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("part", ["0-2", "2-5"])
+@each("kind", KINDS)
+@each("part", ["0-2", "2-5"])
 def test_with_a_token_offsets_below_the_spso_are_rejected(part: str, kind: str) -> None:
     share = opened()
     token = fetch(share, "0-9")[0].token
@@ -252,8 +252,8 @@ def test_with_a_token_offsets_below_the_spso_are_rejected(part: str, kind: str) 
     assert picture(share) == untouched
 
 
-@pytest.mark.parametrize("kind", KINDS.values())
-@pytest.mark.parametrize("part", ["0", "0-9", "3-5", "9"])
+@each("kind", KINDS.values())
+@each("part", ["0", "0-9", "3-5", "9"])
 def test_without_a_token_offsets_below_the_spso_are_ignored(part: str, kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
@@ -325,7 +325,7 @@ def test_empty_request_writes_nothing() -> None:
 # --- the delivery limit
 
 
-@pytest.mark.parametrize(("limit", "count"), [*product((2, 3, 5), range(1, 6))])
+@each("limit, count", [*product((2, 3, 5), range(1, 6))])
 def test_a_release_at_the_limit_succeeds_and_archives(limit: int, count: int) -> None:
     settings = SharePartitionSettings(delivery_count_limit=limit)
     stored = f"0 available {count - 1}" if count > 1 else ""

@@ -11,6 +11,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
     TimerFired,
 )
+from tests.testkit.tables import each
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -123,8 +124,8 @@ def test_many_ended_waits_do_not_stay_in_memory() -> None:
     assert len(share.in_flight.due) < 200
 
 
-@pytest.mark.parametrize("kind", [GAP, ACCEPT, RELEASE, REJECT, RENEW])
-@pytest.mark.parametrize("with_token", [True, False])
+@each("kind", [GAP, ACCEPT, RELEASE, REJECT, RENEW])
+@each("with_token", [True, False])
 def test_a_delayed_release_cannot_be_acknowledged(kind: int, with_token: bool) -> None:
     share = opened()
     token = fetch(share, "0-9")[0].token

@@ -159,8 +159,8 @@ def test_transitions_end_in_any_order_with_any_outcome(
     assert share.start_offset == 30
 
 
-@pytest.mark.parametrize("error", FAILURES)
-@pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT])
+@each("error", FAILURES)
+@each("kind", [ACCEPT, RELEASE, REJECT])
 def test_failed_write_restores_the_previous_state(kind: int, error: ErrorCode) -> None:
     share = opened(stored="0-9 available 1")
     fetch(share, "0-9 10-19")

@@ -16,6 +16,7 @@ from sharebroker_spark.core.options import (
     write_options,
 )
 from tests.architecture.sources import ROOT
+from tests.testkit.tables import each
 
 NEEDED = {"bootstrap": "localhost:9090", "group": "g", "topics": "a, b,,a"}
 
@@ -53,8 +54,8 @@ def test_option_names_ignore_case() -> None:
     assert (options.fails_on_lost_lease, options.waits, options.fails_on_data_loss) == (False, False, False)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@each(
+    "given, message",
     [
         ({"bootstrap": ""}, "bootstrap"),
         ({"bootstrap": "nowhere"}, "HOST:PORT"),

@@ -13,6 +13,7 @@ from sharebroker_server.group_coordinator.core.share_groups.sessions import (
     Silence,
     Timing,
 )
+from tests.testkit.tables import each
 
 KAFKAS = Timing(timeout=45.0, interval=5.0)
 """Kafka's defaults; the chance is 15 s."""
@@ -49,8 +50,8 @@ def test_member_is_fenced_once_timeout_and_chance_have_passed(
     assert observation.fenced_at(KAFKAS) == pytest.approx(fenced_at)
 
 
-@pytest.mark.parametrize(
-    ("observation", "stored", "stored_at"),
+@each(
+    "observation, stored, stored_at",
     [
         (SEEN, None, 115.0),
         (SEEN, of(100, 15), inf),

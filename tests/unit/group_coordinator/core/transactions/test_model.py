@@ -16,6 +16,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     Transaction,
     TransactionState,
 )
+from tests.testkit.tables import each
 
 S = TransactionState
 
@@ -26,13 +27,13 @@ def test_only_listed_transitions_are_legal() -> None:
         Transaction(1, 0, 1).moved(S.PREPARE_COMMIT, 0)
 
 
-@pytest.mark.parametrize(("state", "to"), [(state, to) for state in S for to in S if to in MOVES[state]])
+@each("state, to", [(state, to) for state in S for to in S if to in MOVES[state]])
 def test_legal_transition_changes_state_and_time(state: S, to: S) -> None:
     moved = Transaction(1, 0, 1, state).moved(to, 7, producer_epoch=3)
     assert (moved.state, moved.updated_ms, moved.producer_epoch) == (to, 7, 3)
 
 
-@pytest.mark.parametrize(("state", "to"), [(state, to) for state in S for to in S if to not in MOVES[state]])
+@each("state, to", [(state, to) for state in S for to in S if to not in MOVES[state]])
 def test_illegal_transition_is_an_error(state: S, to: S) -> None:
     with pytest.raises(IllegalTransactionStateError, match=f"{state.name} to {to.name}"):
         Transaction(1, 0, 1, state).moved(to, 7)
