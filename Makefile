@@ -31,7 +31,7 @@ test test-fast properties: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) ## run all tests; repeat failed ones once and list those that pass then
 	$(BIN)/python -m pytest -p tests.testkit.retry_failed -n 4 --dist loadgroup
 
-test-fast: $(READY) ## run the tests without servers (75 seconds on two cores)
+test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
 	$(BIN)/python -m tests.testkit.parts 3 tests/architecture tests/unit tests/property tests/scenarios \
 	  -m "not slow and not servers" --hypothesis-profile=fast -q
 

@@ -18,8 +18,14 @@ from typing import Final
 
 import pytest
 
-COSTS: Final = {"architecture": 5, "property": 3, "scenarios": 2}
-"""CPU per byte of a test module, in relation to the unit tests."""
+COSTS: Final = {
+    "tests/architecture": 5,
+    "tests/property": 3,
+    "tests/property/kafka_wire": 20,
+    "tests/scenarios": 2,
+    "tests/unit/client": 2,
+}
+"""CPU per byte of the test modules below a folder, in relation to the other unit tests."""
 
 
 def divide(costs: Mapping[Path, int], parts: int) -> list[list[Path]]:
@@ -42,7 +48,11 @@ def find_modules(paths: Iterable[Path]) -> dict[Path, int]:
     found = (
         file for path in paths for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])
     )
-    return {file: file.stat().st_size * max(COSTS.get(name, 1) for name in file.parts) for file in found}
+    return {file: file.stat().st_size * _cost_of_a_byte(file) for file in found}
+
+
+def _cost_of_a_byte(file: Path) -> int:
+    return max((cost for folder, cost in COSTS.items() if file.is_relative_to(folder)), default=1)
 
 
 def exit_code(codes: Sequence[int]) -> int:

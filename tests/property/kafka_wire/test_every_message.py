@@ -70,6 +70,7 @@ def test_portions_make_the_same_message_and_the_same_bytes(
     assert result_of(response_in_portions(7, how, response)) == response_frame(7, how, response)
 
 
+@pytest.mark.slow  # it imports every message of kio
 def test_table_has_kios_versions() -> None:
     for key, version in VERSIONS:
         kind = load_request_schema(key, version)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.parts import Output, divide, exit_code, find_modules, main
+from tests.architecture.sources import ROOT
+from tests.testkit.parts import COSTS, Output, divide, exit_code, find_modules, main
 
 OK, FAILED, NONE = (
     int(pytest.ExitCode.OK),
@@ -42,6 +43,13 @@ def test_files_of_folders_are_found(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     assert sorted(find_modules([tmp_path])) == [tmp_path / "sub/test_a.py", tmp_path / "test_b.py"]
     assert find_modules([tmp_path / "helper.py"]) == {tmp_path / "helper.py": 1}
+
+
+def test_modules_below_a_folder_have_its_cost_per_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert all(Path(folder).is_dir() for folder in COSTS)
+    module = Path("tests/property/kafka_wire/test_every_message.py")
+    assert find_modules([module]) == {module: 20 * module.stat().st_size}
 
 
 def test_report_of_a_part_is_printed_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:

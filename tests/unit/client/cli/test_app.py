@@ -42,6 +42,8 @@ def commands(found: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[t
 
 
 COMMANDS = dict(commands(TOP))
+FIRST = {path[0]: path for path in reversed(COMMANDS)}.values()
+"""The first command of each group."""
 
 
 @each("name, entry", (OWN | more_commands()).items())
@@ -66,7 +68,13 @@ def test_version_prints_installed_distributions() -> None:
         assert f"{distribution} {version(distribution)}\n" in shown.stdout
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=() if path in FIRST else pytest.mark.slow, id=" ".join(path))
+        for path in COMMANDS
+    ],
+)
 def test_help_has_examples(path: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(app, [*path, "--help"], prog_name="sharebroker").stdout
     assert "Examples" in shown
