@@ -280,8 +280,7 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
         mark_stored(in_flight, transitions)
     moved = in_flight.advance()
     if in_flight.runs:
-        for transition in transitions:
-            in_flight.coalesce(transition.runs)
+        in_flight.coalesce(run for transition in transitions for run in transition.runs)
     return Completed(moved or released > 0, acknowledged, released, archived + archiving)
 
 

@@ -7,7 +7,7 @@ bisection. Most operations cost O(log n) for n runs, plus the insertions into th
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import takewhile
 from typing import Final
@@ -257,20 +257,31 @@ class InFlight:
             return index + 1
         return index
 
-    def coalesce_at(self, index: int) -> None:
-        """Merges a run with its equal neighbours."""
+    def coalesce_at(self, index: int) -> Run:
+        """Merges a run with the run before it and all runs after it, as far as they are equal; returns it."""
         runs = self.runs
-        if index + 1 < len(runs) and runs[index].continues_as(runs[index + 1]):
-            self._absorb_next(index)
-        if index > 0 and runs[index - 1].continues_as(runs[index]):
-            self._absorb_next(index - 1)
+        end = index + 1
+        while end < len(runs) and runs[end - 1].continues_as(runs[end]):
+            end += 1
+        if index and runs[index - 1].continues_as(runs[index]):
+            index -= 1
+        if end - index > 1:
+            runs[index].last = runs[end - 1].last
+            del runs[index + 1 : end]
+            del self.firsts[index + 1 : end]
+        return runs[index]
 
-    def coalesce(self, runs: list[Run]) -> None:
-        """Merges changed runs with their equal neighbours; skips runs that were dropped."""
-        for run in runs:
-            index = bisect_left(self.firsts, run.first)
-            if index < len(self.runs) and self.runs[index] is run:
-                self.coalesce_at(index)
+    def coalesce(self, changed: Iterable[Run]) -> None:
+        """Merges changed runs with their equal neighbours; skips runs that were dropped or merged."""
+        runs, firsts = self.runs, self.firsts
+        # No run begins after `first` and up to `last`: such runs were dropped, or merged with the last result.
+        first, last = -1, self.start - 1
+        for run in changed:
+            if not first < run.first <= last:
+                index = bisect_left(firsts, run.first)
+                if index < len(runs) and runs[index] is run:
+                    merged = self.coalesce_at(index)
+                    first, last = merged.first, merged.last
 
     def undo(self, runs: list[Run]) -> None:
         """Makes acquired runs available again; the delivery does not count."""
