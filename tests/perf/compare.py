@@ -92,6 +92,7 @@ FIGURES: Final[Mapping[str, tuple[str, bool]]] = {
     "cpu": ("server CPU, % of a core", False),
     "fetch_ack_500": ("fetch and acknowledge 500 records in runs, µs", False),
     "fetch_ack_500_singly": ("fetch and acknowledge 500 records one by one, µs", False),
+    "fetch_ack_500_held": ("the same, beside a held record, µs", False),
     "write": ("one state write, µs", False),
     "write_bytes": ("one state write and its bytes, µs", False),
     "delivered": ("until the last one is delivered, ms", False),

@@ -182,6 +182,7 @@ CASES: Final = (
         (
             Figure("logic.fetch_ack_500", "leader: fetch and acknowledge 500 records in runs", "us", 300),
             Figure("logic.fetch_ack_500_singly", "leader: the same, acknowledged one by one", "us"),
+            Figure("logic.fetch_ack_500_held", "leader: the same, beside a held record", "us"),
             Figure("logic.write", "share coordinator: decide and apply of one write", "us"),
             Figure("logic.write_bytes", "share coordinator: the same and its record's bytes", "us"),
         ),

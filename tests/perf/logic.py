@@ -31,9 +31,11 @@ WRITTEN: Final = WriteCompleted(None)
 
 def measure(rounds: int) -> dict[str, float]:
     """Returns medians in microseconds."""
+    fewer = max(20, rounds // 20)
     return {
         "logic.fetch_ack_500": _median_us(_fetch_and_acknowledge(RECORDS), rounds),
-        "logic.fetch_ack_500_singly": _median_us(_fetch_and_acknowledge(1), max(20, rounds // 20)),
+        "logic.fetch_ack_500_singly": _median_us(_fetch_and_acknowledge(1), fewer),
+        "logic.fetch_ack_500_held": _median_us(_fetch_and_acknowledge(1, held=True), fewer),
         "logic.write": _median_us(_write(encode=False), rounds),
         "logic.write_bytes": _median_us(_write(encode=True), rounds),
     }
@@ -49,9 +51,14 @@ def _median_us(step: Callable[[], None], rounds: int) -> float:
     return median(took) * 1e6
 
 
-def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
-    """Acquires 500 records in log batches of 100, acknowledges them in runs of `run`, and completes."""
+def _fetch_and_acknowledge(run: int, *, held: bool = False) -> Callable[[], None]:
+    """Acquires 500 records in log batches of 100, acknowledges them in runs of `run`, and completes.
+
+    `held`: another member holds the record before them.
+    """
     partition = SharePartition(SharePartitionSettings(), LoadedState(1, 1, 0))
+    if held:
+        partition.handle(Acquire(AcquireRequest("holder", 1, 1), 0, [(0, 0)]), time.time())
     request = AcquireRequest("member", RECORDS, RECORDS)
     replies: list[object] = []
 

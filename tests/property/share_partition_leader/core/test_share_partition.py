@@ -168,6 +168,15 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._acknowledge(member, [AckBatch(piece.first, piece.last, (kind,), piece.token)])
 
     @precondition(lambda self: self.handed)
+    @rule(data=st.data(), kind=st.sampled_from([1, 1, 2, 3]), back=st.integers(0, 3))
+    def acknowledge_one_by_one(self, data: st.DataObject, kind: int, back: int) -> None:
+        """In any order; the first record of the range stays held, and often others as well."""
+        member, piece = self.handed[max(0, len(self.handed) - 1 - back)]
+        offsets = st.integers(piece.first + 1, max(piece.first + 1, piece.last))
+        for offset in data.draw(st.lists(offsets, unique=True, max_size=12)):
+            self._acknowledge(member, [AckBatch(offset, offset, (kind,), piece.token)])
+
+    @precondition(lambda self: self.handed)
     @rule(data=st.data(), parts=st.integers(1, 3), with_token=st.booleans())
     def acknowledge_what_was_handed_out(self, data: st.DataObject, parts: int, with_token: bool) -> None:
         newest = len(self.handed) - 1

@@ -59,6 +59,16 @@ def test_equal_neighbours_coalesce_and_pending_ones_do_not() -> None:
     assert shown(in_flight) == [(0, 9)]
 
 
+def test_a_changed_run_absorbs_all_equal_runs_that_follow() -> None:
+    singles = [(offset, offset, ACKNOWLEDGED) for offset in range(5, 10)]
+    in_flight = window((0, 0, ACQUIRED), (1, 4, ACKNOWLEDGED), *singles, (12, 12, ACKNOWLEDGED))
+    changed = in_flight.runs[2:7]
+    in_flight.coalesce(changed[:1])
+    assert shown(in_flight) == [(0, 0), (1, 9), (12, 12)]
+    in_flight.coalesce(changed)
+    assert shown(in_flight) == [(0, 0), (1, 9), (12, 12)]
+
+
 def test_the_start_offset_advances_over_terminal_runs() -> None:
     in_flight = window((0, 4, ACKNOWLEDGED), (5, 6, ARCHIVED), (7, 9, ACQUIRED))
     assert in_flight.advance()
