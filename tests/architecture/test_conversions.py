@@ -17,6 +17,7 @@ LEFT_OUT = {
     ("GroupRecord", "GroupMetadata"): {"group_id"},
     ("OffsetRecord", "GroupRecord"): {"partition"},
     ("ShareCheckpoint", "ShareCheckpoint"): {"key"},
+    ("ShareCheckpoint", "Checkpoint"): {"key", "state_batches"},
     ("ShareDelta", "ShareDelta"): {"key"},
     # Inspection names the share-partition once, for all its records, and omits the journal.
     ("CheckpointTombstone", "LogRecord"): {"key"},

@@ -6,6 +6,7 @@ still those of a message per batch, with zeros that are usually left out, so old
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import Any, Final
@@ -45,6 +46,9 @@ _KEY_CACHE_SIZE: Final = 65_536
 COLUMNS_FROM: Final = 64
 """A checkpoint with at least this many batches is encoded for columns."""
 
+_COLUMNS_BYTES: Final = 10 * COLUMNS_FROM
+"""A checkpoint with columns has at least this many bytes: two per batch, and two for each of its fields."""
+
 CHUNK: Final = 512
 """Batches that are encoded together. A chunk that is equal in the next checkpoint is not encoded again."""
 
@@ -54,8 +58,7 @@ _new: Final[Any] = tuple.__new__
 """Creates a named tuple of a sequence in half the time of its `_make`."""
 
 _KEY: Final = Conversion(SharePartitionKey, pb.SharePartitionKey)
-_BATCHES: Final[dict[str, str | Mapped]] = {
-    "state_batches": Mapped(nested=Conversion(StateBatch, pb.ShareStateBatch, _BATCH_FIELDS)),
+_FAILED: Final[dict[str, str | Mapped]] = {
     "failed": Mapped(
         nested=Conversion(
             JournalUpdate,
@@ -64,6 +67,10 @@ _BATCHES: Final[dict[str, str | Mapped]] = {
         )
     ),
 }
+_BATCHES: Final[dict[str, str | Mapped]] = _FAILED | {
+    "state_batches": Mapped(nested=Conversion(StateBatch, pb.ShareStateBatch, _BATCH_FIELDS))
+}
+_COLUMNS: Final = Conversion(ShareCheckpoint, pb.StateColumns.Checkpoint, _FAILED)
 _CONVERSIONS: Final[dict[str, tuple[type, Conversion[Any, Any]]]] = {
     "checkpoint": (ShareCheckpoint, Conversion(ShareCheckpoint, pb.ShareCheckpoint, _BATCHES)),
     "delta": (ShareDelta, Conversion(ShareDelta, pb.ShareDelta, _BATCHES, absent=NOT_CHANGED)),
@@ -96,6 +103,10 @@ class ShareRecordCodec:
     def decode(self, payload: bytes) -> ShareRecord:
         """Returns the record of a payload; raises ValueError if it is invalid or of an unknown kind."""
         try:
+            if len(payload) >= _COLUMNS_BYTES:
+                columns = pb.StateColumns.FromString(payload)
+                if columns.checkpoint.columns:
+                    return _from_columns(columns, payload)
             message = pb.ShareStateRecord.FromString(payload)
         except DecodeError as error:
             raise ValueError(f"not a share state record: {error}") from error
@@ -103,8 +114,6 @@ class ShareRecordCodec:
         if kind is None:
             raise ValueError("a share state record of a kind that this version does not support")
         key = _KEY.value(message.key)
-        if kind == "checkpoint" and message.checkpoint.columns:
-            return _from_columns(key, payload, message.checkpoint)
         record: ShareRecord = _CONVERSIONS[kind][1].value(getattr(message, kind), key=key)
         return record
 
@@ -136,23 +145,37 @@ def _chunk(batches: tuple[StateBatch, ...]) -> bytes:
     return pb.StateWithZeros(checkpoint=checkpoint).SerializeToString()
 
 
-def _failure(note: pb.ShareStateNote) -> FailureNote | None:
-    return _FAILURE.value(note.failure) if note.HasField("failure") else None
-
-
-def _from_columns(key: SharePartitionKey, payload: bytes, stored: pb.ShareCheckpoint) -> ShareCheckpoint:
+def _from_columns(stored: pb.StateColumns, payload: bytes) -> ShareCheckpoint:
     """Returns an encoded checkpoint; raises ValueError if its columns differ in length."""
-    columns = pb.StateColumns.FromString(payload).checkpoint.state_batches
+    columns, noted = stored.checkpoint.batches, stored.checkpoint.noted
     notes: list[StateNote | None] = [None] * len(columns.first_offset)
-    rows = zip(columns.note.not_before_ms, columns.note.holder, columns.note.lock_token, strict=True)
-    fields = columns.first_offset, columns.last_offset, columns.delivery_state, columns.delivery_count, notes
+    times, fields = columns.note.not_before_ms, (columns.note.holder, columns.note.lock_token)
+    rows = zip(times, *fields, repeat(None, len(times)), strict=True)
     try:
-        for index, row in zip(stored.noted, rows, strict=True):
-            failure = None if row[0] else _failure(stored.state_batches[index].note)
-            notes[index] = _new(StateNote, (*row, failure))
-        batches = tuple(map(_new, repeat(StateBatch), zip(*fields, strict=True)))
+        for index, note in zip(noted, map(_new, repeat(StateNote), rows), strict=True):
+            notes[index] = note
+        if 0 in times:
+            _add_failures(notes, noted, payload)
+        batches = zip(
+            *(
+                columns.first_offset,
+                columns.last_offset,
+                columns.delivery_state,
+                columns.delivery_count,
+                notes,
+            ),
+            strict=True,
+        )
+        state_batches = tuple(map(_new, repeat(StateBatch), batches))
     except (IndexError, ValueError) as error:
         raise ValueError(f"a share state record with columns of different lengths: {error}") from error
-    stored.ClearField("state_batches")
-    checkpoint: ShareCheckpoint = _CONVERSIONS["checkpoint"][1].value(stored, key=key)
-    return checkpoint._replace(state_batches=batches)
+    key = _KEY.value(stored.key)
+    return _COLUMNS.value(stored.checkpoint, key=key, state_batches=state_batches)
+
+
+def _add_failures(notes: list[StateNote | None], noted: Sequence[int], payload: bytes) -> None:
+    """Adds the failures to the notes, which the columns do not have."""
+    stored = pb.ShareStateRecord.FromString(payload).checkpoint.state_batches
+    for index in noted:
+        if stored[index].note.HasField("failure"):
+            notes[index] = StateNote(failure=_FAILURE.value(stored[index].note.failure))

@@ -33,7 +33,14 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.locks import Locks
-from sharebroker_server.share_partition_leader.core.runs import ACQUIRED, Batch, Run, Transition, state_batch
+from sharebroker_server.share_partition_leader.core.runs import (
+    ACQUIRED,
+    Batch,
+    Run,
+    Transition,
+    Unit,
+    state_batch,
+)
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent, after
 
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
@@ -109,7 +116,7 @@ class Acquisition:
             else:
                 index = self._redeliver(index, run.batch)
 
-    def _redeliver(self, index: int, batch: Batch) -> int:
+    def _redeliver(self, index: int, batch: Unit) -> int:
         """Acquires from a batch in flight; returns the index after it."""
         worst = self._highest_delivery_count(index, batch)
         if worst < self._settings.throttle_limit:
@@ -125,12 +132,12 @@ class Acquisition:
         limit = self._room if self._request.mode is _RECORD_LIMIT else self._most
         return limit - self.count
 
-    def _inside(self, index: int, batch: Batch) -> bool:
+    def _inside(self, index: int, batch: Unit) -> bool:
         """Whether the run at the index exists, belongs to the batch, and starts in what was read."""
         runs = self._in_flight.runs
         return index < len(runs) and runs[index].batch is batch and runs[index].first <= self._last
 
-    def _highest_delivery_count(self, index: int, batch: Batch) -> int:
+    def _highest_delivery_count(self, index: int, batch: Unit) -> int:
         runs, worst = self._in_flight.runs, 0
         while self._inside(index, batch):
             if runs[index].ready:
@@ -138,7 +145,7 @@ class Acquisition:
             index += 1
         return worst
 
-    def _acquire_isolated(self, index: int, batch: Batch) -> None:
+    def _acquire_isolated(self, index: int, batch: Unit) -> None:
         """Acquires a portion that halves with each failure; a last delivery contains only one record."""
         settings, runs = self._settings, self._in_flight.runs
         quota = self._quota()
@@ -157,7 +164,7 @@ class Acquisition:
                 index = self._acquire_run(index, quota - self.count)
             index += 1
 
-    def _acquire_batch(self, index: int, batch: Batch, quota: int) -> int:
+    def _acquire_batch(self, index: int, batch: Unit, quota: int) -> int:
         runs = self._in_flight.runs
         start, end = index, self.count + quota
         while self._inside(index, batch):

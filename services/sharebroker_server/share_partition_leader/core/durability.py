@@ -60,7 +60,6 @@ from sharebroker_server.share_partition_leader.core.runs import (
     ACQUIRED,
     ARCHIVING,
     AVAILABLE,
-    Batch,
     Lock,
     Run,
     Transition,
@@ -106,14 +105,15 @@ def load(loaded: LoadedState) -> InFlight:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
         if first > expected:
             runs.append(Run(expected, first - 1, AVAILABLE, 0, None))
-        run = Run(first, last, state, delivery_count, Batch(first, last) if state is AVAILABLE else None)
-        if note is not None and state is ARCHIVING:
-            run.failure = note.failure
-        elif note is not None and state is AVAILABLE:
-            if note.lock_token:
-                _lock(run, note, locks, loaded.clock_offset_ms)
-            else:
-                run.not_before_ms = note.not_before_ms
+        run = Run(first, last, state, delivery_count, batch if state is AVAILABLE else None)
+        if note is not None:
+            if state is ARCHIVING:
+                run.failure = note.failure
+            elif state is AVAILABLE:
+                if note.lock_token:
+                    _lock(run, note, locks, loaded.clock_offset_ms)
+                else:
+                    run.not_before_ms = note.not_before_ms
         runs.append(run)
         expected = last + 1
     in_flight.fill(runs)

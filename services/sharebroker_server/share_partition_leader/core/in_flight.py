@@ -14,7 +14,7 @@ from typing import Final
 
 from sharebroker_protocol.model import ENDED, FINISHED, AcquiredRange, FailureNote
 from sharebroker_server.share_partition_leader.core.events import LostLock, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.runs import ARCHIVED, ARCHIVING, Lock, Run
+from sharebroker_server.share_partition_leader.core.runs import ARCHIVED, ARCHIVING, AVAILABLE, Lock, Run
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 MAX_WIDTH: Final = 2**31 - 1
@@ -235,9 +235,22 @@ class InFlight:
             return
         self.runs, self.firsts = runs, [run.first for run in runs]
         self.start, self.end = runs[0].first, runs[-1].last
+        ready = waiting = finished = 0
+        due = self.due
         for run in runs:
-            self.tally(run, run.last - run.first + 1)
-        self._rebuild_due()
+            state = run.state
+            if state is AVAILABLE:
+                if run.not_before_ms:
+                    waiting += run.last - run.first + 1
+                    due.append((run.not_before_ms, run.first, run.last))
+                else:
+                    ready += run.last - run.first + 1
+            elif state in FINISHED:
+                finished += run.last - run.first + 1
+            else:
+                self.tally(run, run.size)
+        self.ready, self.waiting, self.complete_count = ready, waiting, finished
+        heapify(due)
 
     def replace(self, index: int, runs: list[Run]) -> None:
         """Replaces one run by several that have the same offsets."""
@@ -274,7 +287,7 @@ class InFlight:
     def coalesce(self, changed: Iterable[Run]) -> None:
         """Merges changed runs with their equal neighbours; skips runs that were dropped or merged."""
         runs, firsts = self.runs, self.firsts
-        # No run begins after `first` and up to `last`: such runs were dropped, or merged with the last result.
+        # No run begins after `first` and up to `last`: they were dropped, or merged with the last result.
         first, last = -1, self.start - 1
         for run in changed:
             if not first < run.first <= last:

@@ -8,7 +8,7 @@ stream, if any, and the principal in percent encoding, which contains no "@". Th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
 from typing import Final, NamedTuple
@@ -37,10 +37,14 @@ ARCHIVED = RecordState.ARCHIVED
 
 
 class Batch(NamedTuple):
-    """The offsets that were first acquired, or loaded, together; the unit of redelivery."""
+    """The offsets that were first acquired together."""
 
     first: int
     last: int
+
+
+Unit = Batch | StateBatch
+"""The unit of redelivery: a batch, or a stored batch that was loaded as AVAILABLE."""
 
 
 @dataclass(slots=True, eq=False)
@@ -214,12 +218,12 @@ class Run:
     last: int
     state: RecordState
     delivery_count: int
-    batch: Batch | None
+    batch: Unit | None
     lock: Lock | None = None
     pending: Transition | None = None
-    target: RecordState = AVAILABLE
+    target: RecordState = field(init=False)
     not_before_ms: int = 0
-    target_not_before_ms: int = 0
+    target_not_before_ms: int = field(init=False)
     failure: FailureNote | None = None
     stored: bool = True
 

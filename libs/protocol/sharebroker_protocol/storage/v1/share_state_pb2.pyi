@@ -569,8 +569,8 @@ Global___StateWithZeros: _TypeAlias = StateWithZeros  # noqa: Y015
 
 @_typing.final
 class StateColumns(_message.Message):
-    """Reads what StateWithZeros wrote as columns. A field that is one message here occurs many times: parsers merge the
-    occurrences, and append the values of each field in order.
+    """Reads a ShareStateRecord with a checkpoint whose batches StateWithZeros wrote, as columns. A field that is one message
+    here occurs many times: parsers merge the occurrences, and append the values of each field in order.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -645,31 +645,67 @@ class StateColumns(_message.Message):
 
         DESCRIPTOR: _descriptor.Descriptor
 
-        STATE_BATCHES_FIELD_NUMBER: _builtins.int
+        CHECKPOINT_EPOCH_FIELD_NUMBER: _builtins.int
+        STATE_EPOCH_FIELD_NUMBER: _builtins.int
+        LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+        START_OFFSET_FIELD_NUMBER: _builtins.int
+        DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
+        CREATE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+        WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+        BATCHES_FIELD_NUMBER: _builtins.int
+        FAILED_FIELD_NUMBER: _builtins.int
+        COLUMNS_FIELD_NUMBER: _builtins.int
+        NOTED_FIELD_NUMBER: _builtins.int
+        checkpoint_epoch: _builtins.int
+        state_epoch: _builtins.int
+        leader_epoch: _builtins.int
+        start_offset: _builtins.int
+        delivery_complete_count: _builtins.int
+        create_timestamp_ms: _builtins.int
+        write_timestamp_ms: _builtins.int
+        columns: _builtins.bool
         @_builtins.property
-        def state_batches(self) -> Global___StateColumns.Batches: ...
+        def batches(self) -> Global___StateColumns.Batches: ...
+        @_builtins.property
+        def failed(self) -> Global___JournalUpdate: ...
+        @_builtins.property
+        def noted(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
         def __init__(
             self,
             *,
-            state_batches: Global___StateColumns.Batches | None = ...,
+            checkpoint_epoch: _builtins.int = ...,
+            state_epoch: _builtins.int = ...,
+            leader_epoch: _builtins.int = ...,
+            start_offset: _builtins.int = ...,
+            delivery_complete_count: _builtins.int = ...,
+            create_timestamp_ms: _builtins.int = ...,
+            write_timestamp_ms: _builtins.int = ...,
+            batches: Global___StateColumns.Batches | None = ...,
+            failed: Global___JournalUpdate | None = ...,
+            columns: _builtins.bool = ...,
+            noted: _abc.Iterable[_builtins.int] | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["state_batches", b"state_batches"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "failed", b"failed"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["state_batches", b"state_batches"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "checkpoint_epoch", b"checkpoint_epoch", "columns", b"columns", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "noted", b"noted", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    KEY_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___SharePartitionKey: ...
     @_builtins.property
     def checkpoint(self) -> Global___StateColumns.Checkpoint: ...
     def __init__(
         self,
         *,
+        key: Global___SharePartitionKey | None = ...,
         checkpoint: Global___StateColumns.Checkpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "key", b"key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
