@@ -205,17 +205,18 @@ def _newer_notes(
     transitions: Collection[Transition],
     clock_offset_ms: float,
 ) -> Iterator[StateBatch]:
-    """Yields the states after `transitions` of offsets of `batches`, if only their notes differ.
+    """Yields the states after `transitions` of offsets of `batches`, if they would lose their notes.
 
-    A lock or a blameless release after the timeout is stored with the same delivery count.
+    A lock or a blameless release after the timeout is stored with the same delivery count. Of a lock with a
+    higher one it may not be certain that it is stored.
     """
     for first, last, _, delivery_count, note in batches:
         for run in in_flight.runs_from(first):
             if run.first > last:
                 break
             newer = _state_after(run, transitions, clock_offset_ms)
-            same = newer.state is AVAILABLE and newer.delivery_count == delivery_count
-            if same and newer.note != note:
+            later = newer.state is AVAILABLE and newer.delivery_count >= delivery_count
+            if later and newer.note != note:
                 yield newer._replace(first=max(run.first, first), last=min(run.last, last))
 
 
@@ -250,6 +251,8 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
                 continue
             target = run.target
             size = run.last - run.first + 1
+            if transition.blameless and target is AVAILABLE:
+                run.delivery_count = run.count_before
             run.unlock(target)
             if target is not AVAILABLE:
                 if target is ACKNOWLEDGED:
@@ -259,8 +262,6 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
                 else:
                     archived += size
                 continue
-            if transition.blameless:
-                run.delivery_count -= 1
             if run.target_not_before_ms:
                 run.not_before_ms = run.target_not_before_ms
                 in_flight.wait(run)
@@ -317,11 +318,13 @@ def count_archived(counts: Counts, transitions: Collection[Transition], complete
 def roll_back(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
     """Rolls back transitions whose write failed; their locks can time out again.
 
-    Delivery counts stay: the records were delivered.
+    Delivery counts stay: the records were delivered. A release may be stored although its write failed. A
+    later lock is stored with the same count, since of two counts the share coordinator keeps the higher one.
     """
     for transition in transitions:
         undone = [run for run in transition.runs if run.pending is transition]
         for run in undone:
+            run.counted |= run.target is AVAILABLE and not transition.blameless
             run.cancel()
         for lock in dict.fromkeys(run.lock for run in undone if run.lock is not None):
             locks.watch(lock)

@@ -297,9 +297,9 @@ class InFlight:
                     first, last = merged.first, merged.last
 
     def undo(self, runs: list[Run]) -> None:
-        """Makes acquired runs available again; the delivery does not count."""
+        """Makes acquired runs available again; the delivery does not count, unless it is counted already."""
         for run in runs:
-            run.delivery_count -= 1
+            run.delivery_count = run.count_before
             run.unlock(TRANSITIONS[run.state, RecordEvent.UNDO])
             self.locked -= run.size
             self.ready += run.size
@@ -404,7 +404,7 @@ class InFlight:
             if self.runs[index].lock is not None:
                 index = self.split_at(index, first, last)
                 run = self.runs[index]
-                run.delivery_count -= 1
+                run.delivery_count = run.count_before
                 run.unlock(TRANSITIONS[run.state, RecordEvent.UNDO])
                 run.not_before_ms = not_before_ms
                 self.locked -= run.size
@@ -454,7 +454,8 @@ class InFlight:
     def _split(self, index: int, at: int) -> None:
         run = self.runs[index]
         rest = Run(at, run.last, run.state, run.delivery_count, run.batch, run.lock)
-        rest.not_before_ms, rest.failure, rest.stored = run.not_before_ms, run.failure, run.stored
+        rest.not_before_ms, rest.failure = run.not_before_ms, run.failure
+        rest.stored, rest.counted = run.stored, run.counted
         run.last = at - 1
         self.runs.insert(index + 1, rest)
         self.firsts.insert(index + 1, at)

@@ -211,7 +211,8 @@ class Run:
     `target` is written. A run without a `batch` is a gap in the loaded state, or was not loaded as AVAILABLE.
     An AVAILABLE run with `not_before_ms` waits: it cannot be acquired before that time. 0: it does not wait.
     `target_not_before_ms` becomes the time when the transition is committed. `failure` describes an ARCHIVING
-    run; None: it was stored without one. An ARCHIVING run is `stored` once that state is durable.
+    run; None: it was stored without one. An ARCHIVING run is `stored` once that state is durable. A locked
+    run is `counted` if the write of its release failed: that may be stored nevertheless.
     """
 
     first: int
@@ -226,6 +227,7 @@ class Run:
     target_not_before_ms: int = field(init=False)
     failure: FailureNote | None = None
     stored: bool = True
+    counted: bool = False
 
     @property
     def ready(self) -> bool:
@@ -243,15 +245,21 @@ class Run:
         if self.target is not AVAILABLE:
             failure = self.failure if self.target is ARCHIVING else None
             return state_batch(self.first, self.last, self.target, self.delivery_count, 0, failure)
-        counted = self.delivery_count - (self.pending is not None and self.pending.blameless)
-        return state_batch(self.first, self.last, AVAILABLE, counted, self.target_not_before_ms)
+        blameless = self.pending is not None and self.pending.blameless
+        count = self.count_before if blameless else self.delivery_count
+        return state_batch(self.first, self.last, AVAILABLE, count, self.target_not_before_ms)
 
     def locked_batch(self, lock: Lock, clock_offset_ms: float) -> StateBatch:
-        """The state that is stored of records that are locked: available, by the count before the lock."""
+        """The state that is stored of records that are locked: available, with the count before the lock."""
         note = None
         if lock.durable:
             note = StateNote(ceil(lock.deadline * 1000 + clock_offset_ms), lock.member, lock.token)
-        return StateBatch(self.first, self.last, AVAILABLE, self.delivery_count - 1, note)
+        return StateBatch(self.first, self.last, AVAILABLE, self.count_before, note)
+
+    @property
+    def count_before(self) -> int:
+        """The delivery count of a locked run without the present delivery, unless that is counted."""
+        return self.delivery_count if self.counted else self.delivery_count - 1
 
     @property
     def size(self) -> int:
@@ -264,6 +272,7 @@ class Run:
         self.lock = None
         self.pending = None
         self.not_before_ms = 0
+        self.counted = False
         if self.failure is not None and state is not ARCHIVING:
             self.failure = None
 
@@ -287,4 +296,5 @@ class Run:
             and self.not_before_ms == other.not_before_ms
             and self.failure == other.failure
             and self.stored is other.stored
+            and self.counted is other.counted
         )

@@ -50,6 +50,12 @@ class Record:
     not_before: float = 0.0
     failure: Failure = ()
     known: bool = True
+    counted: bool = False
+
+    @property
+    def before(self) -> int:
+        """The delivery count without the present delivery; one whose release may be stored is counted."""
+        return self.count - (not self.counted)
 
     @property
     def finished(self) -> bool:
@@ -62,18 +68,19 @@ class Record:
     def put(self, state: int) -> None:
         self.state, self.member, self.token, self.deadline, self.change = state, "", 0, 0.0, None
         self.not_before = 0.0
-        self.lock, self.durable = 0, False
+        self.lock, self.durable, self.counted = 0, False, False
         if state != ARCHIVING:
             self.failure, self.known = (), True
 
     def stored(self, numbers: Sequence[int]) -> tuple[int, int, float, str, int, Failure]:
         """State, delivery count, time, holder, token and failure that are stored once transitions are."""
         if self.change and self.change[0] in numbers:
-            return self.change[1], self.count - self.returned, self.later, "", 0, self.failure
+            count = self.before if self.returned else self.count
+            return self.change[1], count, self.later, "", 0, self.failure
         if self.state != ACQUIRED:
             return self.state, self.count, self.not_before, "", 0, self.failure
         note = (self.deadline, self.member, self.token) if self.durable else (0.0, "", 0)
-        return AVAILABLE, self.count - 1, *note, ()
+        return AVAILABLE, self.before, *note, ()
 
 
 @dataclass
@@ -362,10 +369,10 @@ class Model:
             record = self.records[offset]
             if record.durable:
                 record.change, record.later, record.returned = (number, AVAILABLE), 0.0, True
-                pieces.append((offset, AVAILABLE, record.count - 1, 0.0, "", 0, ()))
+                pieces.append((offset, AVAILABLE, record.before, 0.0, "", 0, ()))
             else:
+                record.count = record.before
                 record.put(AVAILABLE)
-                record.count -= 1
         return bool(pieces)
 
     def reconcile(
@@ -607,7 +614,7 @@ class Model:
         for offset, _, count, *note in self.written[number] if number in self.timeouts else ():
             if offset in self.records:
                 state, newer_count, *newer = self.records[offset].stored(numbers)
-                if (state, newer_count) == (AVAILABLE, count) and newer != note:
+                if state == AVAILABLE and newer_count >= count and newer != note:
                     yield (offset, *self.records[offset].stored(numbers))
 
     def complete(self, numbers: Sequence[int], durable: bool) -> None:
@@ -615,12 +622,13 @@ class Model:
             if record.change and record.change[0] in numbers:
                 _, state = record.change
                 record.change = None
-                if not durable:
-                    record.failure = ()
                 if durable:
+                    record.count = record.before if record.returned else record.count
                     record.put(state)
                     record.not_before = record.later
-                    record.count -= record.returned
+                else:
+                    record.failure = ()
+                    record.counted |= state == AVAILABLE and not record.returned
         pieces = [piece for number in numbers for piece in self.written[number]]
         for offset, state, *_ in pieces if durable else ():
             if state == ARCHIVING and offset in self.records:

@@ -319,9 +319,18 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert (written.start_offset, written.delivery_complete_count, _flat(written)) == expected
         if outcome != "lost":
             self._apply(written, numbers)
+        if outcome == "durable" and self.ordered:
+            self._check_stored_locks(written)
         if outcome == "unknown":
             self.unsure.update(offset for b in written.batches for offset in range(b.first, b.last + 1))
         self.sent.append((transitions, outcome == "durable"))
+
+    def _check_stored_locks(self, written: StateWrite) -> None:
+        """A lock that was written is stored, whatever earlier writes stored, unless the record ended."""
+        for batch in written.batches:
+            if batch.note is not None and batch.note.lock_token:
+                for offset in range(batch.first, batch.last + 1):
+                    assert self.store.ended(offset) or self.store.notes[offset] == batch.note
 
     def _apply(self, written: StateWrite, numbers: list[int]) -> None:
         """The store finishes only records that are finished here, or will be when this write succeeds."""
@@ -491,8 +500,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 described = (offset, after.state, after.count, after.failure)
                 assert described == (offset, ARCHIVING, record.count, record.failure)
             elif record.durable:
-                held = (offset, after.state, after.member, after.token, after.deadline, after.count)
-                assert held == (offset, ACQUIRED, record.member, record.token, record.deadline, record.count)
+                held = (offset, after.state, after.member, after.token, after.deadline)
+                assert held == (offset, ACQUIRED, record.member, record.token, record.deadline)
+                assert after.count in (record.count, record.count + record.counted)
             elif record.not_before:
                 assert (after.state, after.not_before) == (AVAILABLE, record.not_before)
             else:

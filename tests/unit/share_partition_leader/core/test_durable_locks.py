@@ -88,13 +88,18 @@ class Leaders:
     def reply(self) -> Reply:
         return self.replies.append
 
-    def done(self, effects: Effects, error: KafkaError | None = None, now: float = 0.0) -> Effects:
-        """Performs the writes and replies of effects; the writes end at `now`."""
+    def done(
+        self, effects: Effects, error: KafkaError | None = None, now: float = 0.0, *, stored: bool = False
+    ) -> Effects:
+        """Performs the writes and replies of effects; the writes end at `now`.
+
+        With an `error` they may be `stored` nevertheless.
+        """
         answers, more = list(effects.replies), effects
         while more.write_due:
             write = self.share.next_write()
             assert write is not None
-            if error is None:
+            if error is None or stored:
                 self.store.apply(write)
                 self.writes.append(show(write))
             more = self.share.handle(WriteCompleted(error), now)
@@ -317,6 +322,54 @@ def test_a_late_retry_of_a_timeout_keeps_a_newer_wait(delay: float, together: bo
     leaders.fail_over()
     delayed = f"0-2 available 1 from {32.0 + delay:g}, 3-4 available 1"
     assert picture(leaders.share) == (delayed if delay else "0-4 available 1")
+
+
+def _released_in_vain(leaders: Leaders, token: int, *, stored: bool) -> None:
+    """Releases all records; the write fails, and may be stored nevertheless."""
+    event = Acknowledge("@m1", acks("0-4", RELEASE, token), leaders.reply)
+    error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    leaders.done(leaders.share.handle(event, 1.0), error, stored=stored)
+    assert leaders.replies == [error]
+    assert picture(leaders.share, members=True) == "0-4 acquired 1 @m1"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_renewed_lock_survives_although_a_release_before_may_be_stored(stored: bool) -> None:
+    leaders = Leaders()
+    token = _token(leaders.acquire("@m1", HOUR))
+    _released_in_vain(leaders, token, stored=stored)
+    leaders.acknowledge("0-2", RENEW, token, 2.0, HOUR)
+    leaders.fail_over()
+    held = [(item.first, item.last, item.token) for item in leaders.share.in_flight.held_by("@m1")]
+    assert held == [(0, 2, token)] if stored else [(0, 4, token)]
+    assert not {item.first for item in leaders.acquire("@m2", 0.0, 3.0).acquired} & {0, 1, 2}
+    leaders.acknowledge("0-2", ACCEPT, token, 4.0)
+    assert leaders.replies[1:] == [None, None]
+
+
+def test_the_lock_of_the_next_member_survives_although_a_release_before_may_be_stored() -> None:
+    leaders = Leaders()
+    token = _token(leaders.acquire("@m1", 0.0))
+    _released_in_vain(leaders, token, stored=True)
+    leaders.done(leaders.share.handle(UndoAcquire("@m1", acks("0-4", RELEASE)), 2.0))
+    assert picture(leaders.share) == "0-4 available 1"
+    token = _token(leaders.acquire("@m2", HOUR, 3.0))
+    leaders.fail_over()
+    assert picture(leaders.share, members=True) == "0-4 acquired 2 @m2"
+    assert leaders.share.in_flight.held_by("@m2")[0].token == token
+
+
+def test_a_late_retry_of_a_timeout_keeps_a_lock_whose_release_may_be_stored() -> None:
+    leaders = Leaders()
+    leaders.acquire("@m1", 30.0)
+    failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leaders.done(leaders.share.handle(TimerFired(), 30.0), failure)
+    token = _token(leaders.acquire("@m1", HOUR, 30.5))
+    event = Acknowledge("@m1", acks("0-4", RELEASE, token), leaders.reply)
+    leaders.done(leaders.share.handle(event, 31.0), failure)
+    leaders.done(leaders.share.handle(TimerFired(), 32.0))
+    leaders.fail_over()
+    assert leaders.share.in_flight.held_by("@m1")[0].token == token
 
 
 def _of_session(leaders: Leaders, log: tuple[int, int] = (0, 4)) -> int:

@@ -80,6 +80,7 @@ def test_a_lock_covers_all_offsets_that_were_added() -> None:
 
 
 def test_a_transition_marks_its_runs() -> None:
-    transition, run = Transition(), Run(0, 4, ACQUIRED, 1, UNIT, LOCK, target_not_before_ms=7)
+    transition, run = Transition(), Run(0, 4, ACQUIRED, 1, UNIT, LOCK)
+    run.target_not_before_ms = 7
     transition.add(run, ARCHIVED)
     assert (run.pending, run.target, run.target_not_before_ms) == (transition, ARCHIVED, 0)
