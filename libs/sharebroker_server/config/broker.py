@@ -378,6 +378,14 @@ class BrokerConfig(AuthenticationConfig):
         "new records.",
         dynamic=True,
     )
+    share_partition_max_archiving_records: int = integer(
+        10_000,
+        100,
+        10_000,
+        "Number of records of a share-partition that wait for their dead letters, from which on it delivers no "
+        "records (not in Kafka).",
+        dynamic=True,
+    )
     group_share_max_share_sessions: int = int_from(2000, 1, "Largest number of share sessions of a broker.")
     group_share_max_share_partitions: int = int_from(
         100_000, 1, "Largest number of share-partitions that a broker keeps in memory.", dynamic=True

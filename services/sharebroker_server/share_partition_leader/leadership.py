@@ -432,6 +432,7 @@ def share_partition_settings(
         max_lock=broker.group_share_max_lock_ms / 1000,
         max_record_locks=config.share_partition_max_record_locks,
         max_runs=broker.group_share_partition_max_runs,
+        max_archiving=broker.share_partition_max_archiving_records,
         renew_enabled=config.share_renew_acknowledge_enable,
         read_committed=config.share_isolation_level == "read_committed",
         releases_count=config.share_delivery_count_on == "acquisition",

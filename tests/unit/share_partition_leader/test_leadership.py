@@ -488,11 +488,13 @@ def test_a_group_config_becomes_share_partition_settings() -> None:
         share_isolation_level="read_committed",
         share_record_max_age_ms=2500,
     )
-    settings = share_partition_settings(config, BrokerConfig(group_share_partition_max_runs=5000))
+    settings = share_partition_settings(
+        config, BrokerConfig(group_share_partition_max_runs=5000, share_partition_max_archiving_records=300)
+    )
     assert (settings.delivery_count_limit, settings.lock_duration, settings.max_record_locks) == (7, 1.5, 300)
     assert (settings.renew_enabled, settings.read_committed) == (False, True)
-    assert (settings.max_runs, settings.backoff) == (5000, None)
-    assert (settings.max_runs, settings.max_record_age) == (5000, 2.5)
+    assert (settings.max_runs, settings.max_archiving, settings.backoff) == (5000, 300, None)
+    assert settings.max_record_age == 2.5
     assert not share_partition_settings(GroupConfig(), BrokerConfig()).read_committed
 
 

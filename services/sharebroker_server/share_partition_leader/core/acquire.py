@@ -70,7 +70,7 @@ class Acquisition:
         self._last = log_batches[-1][1]
         # The most records to lock in this call, which is strict, and to acquire, which may be exceeded up to
         # the end of a record batch.
-        full = in_flight.archiving >= settings.max_archiving
+        full = in_flight.is_archiving_full(settings)
         self._most = 0 if full else settings.max_record_locks - in_flight.locked
         self._room = min(request.max_records, self._most)
 

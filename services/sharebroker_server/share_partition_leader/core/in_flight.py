@@ -88,9 +88,13 @@ class InFlight:
 
     def is_full(self, settings: SharePartitionSettings) -> bool:
         """Whether no record can be acquired, whatever the log has."""
-        if self.locked >= settings.max_record_locks or self.archiving >= settings.max_archiving:
+        if self.locked >= settings.max_record_locks or self.is_archiving_full(settings):
             return True
         return not self.ready and self.room(settings) <= 0
+
+    def is_archiving_full(self, settings: SharePartitionSettings) -> bool:
+        """Whether no record can be acquired until dead letters are written."""
+        return self.archiving >= settings.max_archiving
 
     def acquirable_offset(self, settings: SharePartitionSettings) -> int | None:
         """Offset to read the log from: the first available record, else the first that was never fetched.

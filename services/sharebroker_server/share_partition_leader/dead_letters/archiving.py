@@ -7,12 +7,20 @@ from typing import Protocol
 
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_partition_leader.core.events import ArchivingRecords, LettersWritten
+from sharebroker_server.share_partition_leader.core.events import (
+    ArchivingRecords,
+    LettersWritten,
+    SharePartitionSettings,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.letter_note import Range
 
 
 class ArchivingCore(Protocol):
-    """The part of `SharePartition` that the mover reads."""
+    """The part of `SharePartition` that the mover and the metrics read."""
+
+    in_flight: InFlight
+    settings: SharePartitionSettings
 
     @property
     def loaded_under(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -107,15 +108,22 @@ class LetterCounts:
     def _gauges(self) -> Iterator[Family]:
         now_ms = now() * 1000
         oldest: dict[GroupTopic, float] = {}
+        full: Counter[GroupTopic] = Counter()
         for partition in self.archiving():
-            pair = self._pair(partition)
-            for run in partition.core.archiving(1):
+            pair, core = self._pair(partition), partition.core
+            full[pair] += core.in_flight.is_archiving_full(core.settings)
+            for run in core.archiving(1):
                 age = max(now_ms - run.time_ms, 0.0) / 1000 if run.time_ms else 0.0
                 oldest[pair] = max(oldest.get(pair, 0.0), age)
         yield gauge(
             "sharebroker_share_group_archiving_oldest_seconds",
             "Time since the failure of the first record that waits for its dead letter.",
             ((("group", pair.group, "topic", pair.topic), age) for pair, age in oldest.items()),
+        )
+        yield gauge(
+            "sharebroker_share_group_archiving_full_partitions",
+            "Share-partitions that deliver no records, because too many of theirs wait for dead letters.",
+            ((("group", pair.group, "topic", pair.topic), number) for pair, number in full.items()),
         )
 
     def _pair(self, partition: ArchivingPartition) -> GroupTopic:

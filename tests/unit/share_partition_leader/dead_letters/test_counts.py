@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any, cast
 
 from sharebroker_protocol.model import Disposition, SharePartitionKey
-from sharebroker_server.share_partition_leader.core.events import ArchivingRecords
+from sharebroker_server.share_partition_leader.core.events import ArchivingRecords, SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.dead_letters.counts import LetterCounts, SkipCause
 from sharebroker_server.share_partition_leader.dead_letters.letters import FailedRecord
 
 
 class Partition:
-    """A share-partition with one archiving record."""
+    """A share-partition with archiving records."""
 
-    def __init__(self, group: str, time_ms: int = 1) -> None:
+    def __init__(self, group: str, time_ms: int = 1, archiving: int = 1) -> None:
+        self.settings = SharePartitionSettings(max_archiving=100)
+        self.in_flight = InFlight(0)
+        self.in_flight.archiving = archiving
         self.key = SharePartitionKey(group, "T", 0)
         self.topic = "orders"
         self.core = self
@@ -67,3 +71,11 @@ def test_the_oldest_archiving_record_of_a_group_is_reported() -> None:
     counts.archiving = lambda: cast("Any", partitions)
     (age,) = found(counts, "archiving_oldest_seconds").values()
     assert age > 1_000_000
+
+
+def test_share_partitions_at_the_limit_of_archiving_records_are_counted() -> None:
+    counts = LetterCounts(lambda: 9)
+    partitions = [Partition("g", archiving=99), Partition("g", archiving=100), Partition("g", archiving=101)]
+    counts.appends(cast("Any", partitions[0]))
+    counts.archiving = lambda: cast("Any", partitions)
+    assert found(counts, "archiving_full_partitions") == {("group", "g", "topic", "orders"): 2}
