@@ -382,8 +382,8 @@ class BrokerConfig(AuthenticationConfig):
         10_000,
         100,
         10_000,
-        "Number of records of a share-partition that wait for their dead letters, from which on it delivers no "
-        "records (not in Kafka).",
+        "Number of records of a share-partition that wait for their dead letters, from which on it delivers "
+        "no records (not in Kafka).",
         dynamic=True,
     )
     group_share_max_share_sessions: int = int_from(2000, 1, "Largest number of share sessions of a broker.")

@@ -112,10 +112,8 @@ class DefaultPersister(Persister):
 
     @override
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
-        payload = pb.ReadShareGroupStateRequest.PartitionData(
-            partition=key.partition, leader_epoch=leader_epoch
-        )
-        return STATE.value(await self._call("ReadShareGroupState", key, payload))
+        state: SharePartitionState = await self._retry(key, partial(self._read, key, leader_epoch))
+        return state
 
     @override
     def shard(self, key: SharePartitionKey) -> int:
@@ -140,6 +138,15 @@ class DefaultPersister(Persister):
     @override
     async def read_summary(self, key: SharePartitionKey) -> StateSummary:
         return SUMMARY.value(await self._call("ReadShareGroupStateSummary", key, key.partition))
+
+    async def _read(self, key: SharePartitionKey, leader_epoch: int, peer: _Peer) -> SharePartitionState:
+        local = self._coordinators.local_states(self.shard(key))
+        if local is not None:
+            return await local.read(key, leader_epoch)
+        payload = pb.ReadShareGroupStateRequest.PartitionData(
+            partition=key.partition, leader_epoch=leader_epoch
+        )
+        return STATE.value(await self._send("ReadShareGroupState", key, payload, {}, peer))
 
     async def _write(self, key: SharePartitionKey, change: StateWrite, peer: _Peer) -> None:
         local = self._coordinators.local_states(self.shard(key))

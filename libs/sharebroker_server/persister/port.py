@@ -33,6 +33,9 @@ Begun = asyncio.Future[Any]
 class LocalStates(Protocol):
     """The share coordinator of this process."""
 
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
+        """Reads the state as `Persister.read`. Raises KafkaError."""
+
     def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[Any]:
         """Starts a state write. Raises KafkaError, here or through the future."""
 

@@ -96,11 +96,16 @@ async def test_each_call_sends_its_fields() -> None:
 
 
 class Local:
-    """The share coordinator of this process: raises `refusals` first, then accepts writes."""
+    """The share coordinator of this process: raises `refusals` first, then accepts reads and writes."""
 
     def __init__(self, *refusals: ErrorCode) -> None:
         self.refusals = list(refusals)
         self.written: list[tuple[SharePartitionKey, StateWrite]] = []
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
+        if self.refusals:
+            raise KafkaError(self.refusals.pop(0))
+        return SharePartitionState(leader_epoch, 10, CHANGE.batches)
 
     def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[None]:
         if self.refusals:
@@ -124,6 +129,16 @@ async def test_local_writes_need_no_request() -> None:
     assert (local.written, coordinators.requests) == ([(KEY, CHANGE)], [])
     await persister.initialize(KEY, 7, -1)
     assert [rpc for rpc, _ in coordinators.requests] == ["InitializeShareGroupState"]
+
+
+async def test_local_reads_need_no_request_and_are_retried() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    coordinators.local = Local(ErrorCode.NOT_COORDINATOR)
+    persister = DefaultPersister(coordinators, QUICK)
+    assert await persister.read(KEY, 7) == SharePartitionState(7, 10, CHANGE.batches)
+    assert (coordinators.requests, coordinators.forgotten) == ([], 1)
+    coordinators.local.refusals.append(ErrorCode.FENCED_LEADER_EPOCH)
+    assert (await refusal(persister.read(KEY, 7))).code is ErrorCode.FENCED_LEADER_EPOCH
 
 
 async def test_remote_writes_are_requests() -> None:

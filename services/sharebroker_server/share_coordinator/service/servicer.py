@@ -50,6 +50,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self._turns = Turns()
         self._commands = StateCommands(host, leases, partition_exists)
         # `LocalStates` of persister.port, for leaders in this process
+        self.read = self._commands.read
         self.write = self._commands.write
         self.write_all = self._commands.write_all
 

@@ -10,7 +10,7 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.leases.port import LeaseStore
-from sharebroker_server.persister.port import Begun, Changes
+from sharebroker_server.persister.port import Begun, Changes, SharePartitionState
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.service.lease_bound import read_within_lease
@@ -37,6 +37,12 @@ class StateCommands:
         self._host = host
         self._leases = leases
         self._partition_exists = partition_exists
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
+        """Reads a state for its leader."""
+        reply = await self._submit(*key, lambda own: c.Read(own, leader_epoch))
+        assert isinstance(reply, c.ReadReply)
+        return SharePartitionState(reply.state_epoch, reply.start_offset, reply.state_batches)
 
     def write(self, key: SharePartitionKey, change: StateWrite) -> Begun:
         """Starts a state write."""

@@ -6,7 +6,9 @@ import pytest
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.persister.messages import STATE
 from sharebroker_server.share_coordinator.service.servicer import SUMMARIES_AT_ONCE
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
@@ -36,6 +38,23 @@ async def test_state_can_be_initialised_written_read_and_deleted(process: Proces
     deleted = await process.stub.DeleteShareGroupState(delete(group_id=GROUP, topics=gone))
     assert [p.error_code for p in deleted.results[0].partitions] == [0, 0]
     assert [p.error_code for p in await process.read(0, 1)] == [ErrorCode.INVALID_REQUEST, 0]
+
+
+async def test_a_leader_in_the_process_reads_the_same_state(process: Process) -> None:
+    await process.initialize(0)
+    await process.write((0, 9, 2, 1), (12, 12, 0, 2))
+    key = SharePartitionKey(GROUP, TOPIC, 0)
+    [remote] = await process.read(0)
+    assert await process.servicer.read(key, 1) == STATE.value(remote)
+    await process.raise_lease(to=2)
+    assert (await process.servicer.read(key, 2)).batches == STATE.value(remote).batches
+    for stale, code in (
+        (key, ErrorCode.FENCED_LEADER_EPOCH),
+        (key._replace(partition=1), ErrorCode.INVALID_REQUEST),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            await process.servicer.read(stale, 1)
+        assert refused.value.code is code
 
 
 async def test_summaries_count_waiting_records_in_portions(process: Process) -> None:

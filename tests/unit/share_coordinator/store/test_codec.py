@@ -151,9 +151,9 @@ def test_failures_of_archiving_records_are_stored(number: int) -> None:
     assert (stored.delivery_state, stored.note.failure.reason) == (3, "bad")
 
 
-@pytest.mark.parametrize("noted", [[], [0, 1], [COLUMNS_FROM]])
+@pytest.mark.parametrize("noted", [[], [0, 1], [CHUNK]])
 def test_columns_of_different_lengths_are_rejected(noted: list[int]) -> None:
-    batches = tuple(StateBatch(n, n, 0, 1, None if n else StateNote(7)) for n in range(COLUMNS_FROM))
+    batches = tuple(StateBatch(n, n, 0, 1, None if n else StateNote(7)) for n in range(CHUNK))
     message = pb.ShareStateRecord.FromString(CODEC.encode(checkpoint_of(batches)))
     del message.checkpoint.noted[:]
     message.checkpoint.noted.extend(noted)
@@ -162,9 +162,9 @@ def test_columns_of_different_lengths_are_rejected(noted: list[int]) -> None:
 
 
 def test_a_missing_zero_is_rejected() -> None:
-    batches = tuple(StateBatch(n, n, 0, 1) for n in range(COLUMNS_FROM))
+    batches = tuple(StateBatch(n, n, 0, 1) for n in range(CHUNK))
     message = pb.ShareStateRecord.FromString(CODEC.encode(checkpoint_of(batches)))
-    message.checkpoint.state_batches.add(first_offset=COLUMNS_FROM)
+    message.checkpoint.state_batches.add(first_offset=CHUNK)
     with pytest.raises(ValueError, match="columns"):
         CODEC.decode(message.SerializeToString())
 
