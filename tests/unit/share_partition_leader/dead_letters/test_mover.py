@@ -18,7 +18,12 @@ from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.leader_calls.values import LettersCall, LettersResult
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_partition_leader.core.events import ArchivingRecords, LettersWritten
+from sharebroker_server.share_partition_leader.core.events import (
+    ArchivingRecords,
+    LettersWritten,
+    SharePartitionSettings,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.letter_note import union
 from sharebroker_server.share_partition_leader.dead_letters import letters as making
 from sharebroker_server.share_partition_leader.dead_letters.counts import LetterCounts
@@ -64,6 +69,8 @@ class Core:
     runs: list[ArchivingRecords] = field(default_factory=list)
     late: list[tuple[int, int]] = field(default_factory=list)
     loaded_under: tuple[int, int] = (1, 3)
+    in_flight: InFlight = field(default_factory=lambda: InFlight(0))
+    settings: SharePartitionSettings = field(default_factory=SharePartitionSettings)
 
     def archiving(self, limit: int) -> Sequence[ArchivingRecords]:
         found = []
