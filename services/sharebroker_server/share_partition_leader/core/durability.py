@@ -189,7 +189,7 @@ def build_write(
         loaded.leader_epoch,
         start,
         in_flight.complete_count + finished - passed,
-        tuple(merged(changes)),
+        tuple(merged(changes) if len(changes) > 1 else changes),
         _journal_update(failed, settings.longest_journal) if failed and settings.longest_journal else None,
     )
 

@@ -432,7 +432,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 run.lock.member if run.lock else "",
                 run.lock.token if run.lock else 0,
                 (self.numbers[run.pending], int(run.target)) if run.pending else None,
-                tuple(run.batch) if run.batch and run.state not in ENDED else None,
+                run.batch[:2] if run.batch and run.state not in ENDED else None,
                 run.not_before_ms / 1000,
                 (run.failure or ()) if run.state == ARCHIVING else (),
                 run.stored,
