@@ -334,7 +334,7 @@ def _released_in_vain(leaders: Leaders, token: int, *, stored: bool) -> None:
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_renewed_lock_survives_although_a_release_before_may_be_stored(stored: bool) -> None:
+def test_a_renewed_lock_survives_although_a_release_may_be_stored(stored: bool) -> None:
     leaders = Leaders()
     token = _token(leaders.acquire("@m1", HOUR))
     _released_in_vain(leaders, token, stored=stored)
@@ -347,7 +347,7 @@ def test_a_renewed_lock_survives_although_a_release_before_may_be_stored(stored:
     assert leaders.replies[1:] == [None, None]
 
 
-def test_the_lock_of_the_next_member_survives_although_a_release_before_may_be_stored() -> None:
+def test_the_next_lock_survives_although_a_release_may_be_stored() -> None:
     leaders = Leaders()
     token = _token(leaders.acquire("@m1", 0.0))
     _released_in_vain(leaders, token, stored=True)
