@@ -177,6 +177,7 @@ class LettersCall(NamedTuple):
 
     `still_archiving`: all offsets of the share-partition whose letters may be sent again, first and last of
     each range. Offsets and ranges ascend. Without records only the note of letters written is changed.
+    `sequence` increases with each request of a source leader epoch.
     """
 
     topic_id: str
@@ -186,6 +187,7 @@ class LettersCall(NamedTuple):
     source_partition: int
     state_epoch: int
     source_leader_epoch: int
+    sequence: int
     records: bytes
     source_offsets: Sequence[int]
     still_archiving: Sequence[tuple[int, int]]

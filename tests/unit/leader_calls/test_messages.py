@@ -192,6 +192,7 @@ def test_append_results_round_trip(results: list[AppendResult]) -> None:
         INTS,
         INTS,
         INTS,
+        OFFSETS,
         st.binary(max_size=9),
         st.lists(OFFSETS, max_size=3).map(tuple),
         st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3).map(tuple),

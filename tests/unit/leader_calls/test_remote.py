@@ -132,7 +132,7 @@ async def test_acknowledge_and_append_use_the_timeout_of_the_caller() -> None:
     assert await leader.acknowledge(acknowledge, 3.0) == [AckResult("t", 1)]
     append = AppendCall([AppendPart("t", 1, b"batch")])
     assert await leader.append(append, 2.0) == [APPENDED]
-    letters = LettersCall("t", 1, "g", "s", 2, 1, 1, b"batch", (5,), ((5, 5),))
+    letters = LettersCall("t", 1, "g", "s", 2, 1, 1, 7, b"batch", (5,), ((5, 5),))
     assert await leader.append_letters(letters, 1.0) == LettersResult(appended=1)
     assert stub.requests == [
         (acknowledge_request(acknowledge), 3.0),

@@ -4,8 +4,9 @@ The partition of the dead letter topic stores, per share-partition, which letter
 again: the *written* offsets. A request names the offsets of its letters and all offsets that may be sent
 again. Letters that are written already are left out; written offsets that cannot be sent again are removed.
 
-The leader of the source partition is the only sender. Its leader epoch increases with each leader, so a
-request of an earlier leader is rejected: it may arrive after its letters were removed from the note.
+The leader of the source partition is the only sender. Its leader epoch increases with each leader, and the
+sequence of its requests with each request. A request of an earlier leader, or one that was sent before the
+last change of the note, is rejected: it may arrive after its letters were removed from the note.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ Range = tuple[int, int]
 
 
 class LetterNote(NamedTuple):
-    """The written offsets as ascending ranges, and the highest leader epoch of the source partition."""
+    """The written offsets as ascending ranges, and the leader epoch and sequence of the last request that
+    changed them.
+    """
 
     leader_epoch: int = -1
     written: tuple[Range, ...] = ()
+    sequence: int = 0
 
 
 class PlannedLetters(NamedTuple):
@@ -56,25 +60,39 @@ def check_request(offsets: Sequence[int], still_archiving: Sequence[Range]) -> N
 
 
 def plan_letters(
-    note: LetterNote, leader_epoch: int, offsets: Sequence[int], still_archiving: Sequence[Range]
+    note: LetterNote,
+    sent: tuple[int, int],
+    offsets: Sequence[int],
+    still_archiving: Sequence[Range],
 ) -> PlannedLetters:
     """Returns which letters of a request have to be appended, and the note after it.
 
-    The arguments are those that `check_request` accepts.
+    `sent`: leader epoch of the source partition and sequence of the request. The other arguments are
+    those that `check_request` accepts. A request that changes no range leaves the note as it is.
 
     Raises:
-        KafkaError: FENCED_LEADER_EPOCH if a later leader has sent letters.
+        KafkaError: FENCED_LEADER_EPOCH if a later leader has sent letters; OUT_OF_ORDER_SEQUENCE_NUMBER if a
+            later request has changed the note.
     """
+    leader_epoch, sequence = sent
     if leader_epoch < note.leader_epoch:
         raise KafkaError(
             ErrorCode.FENCED_LEADER_EPOCH,
             f"Letters of leader epoch {note.leader_epoch} were appended; {leader_epoch} is older.",
         )
+    if leader_epoch == note.leader_epoch and sequence < note.sequence:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Request {note.sequence} of this leader was applied; {sequence} is older.",
+        )
     kept = list(intersection(note.written, still_archiving))
     known = _Ranges(note.written)
     indexes = [index for index, offset in enumerate(offsets) if offset not in known]
     new = [(offset, offset) for offset in offsets]
-    return PlannedLetters(indexes, LetterNote(leader_epoch, union(kept, new)))
+    written = union(kept, new)
+    if (leader_epoch, written) == (note.leader_epoch, note.written):
+        return PlannedLetters(indexes, note)
+    return PlannedLetters(indexes, LetterNote(leader_epoch, written, sequence))
 
 
 def union(first: Sequence[Range], second: Sequence[Range]) -> tuple[Range, ...]:

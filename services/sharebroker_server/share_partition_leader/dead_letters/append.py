@@ -68,12 +68,13 @@ class LetterAppend:
         """Returns the letters to append at `base_offset`, and the note after them.
 
         Raises:
-            KafkaError: FENCED_LEADER_EPOCH.
+            KafkaError: FENCED_LEADER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         call, key = self._call, note_key(self._call)
         stored = notes.get(key)
         note = LetterNote() if stored is None else decoded(stored.value)
-        planned = plan_letters(note, call.source_leader_epoch, call.source_offsets, call.still_archiving)
+        sent = call.source_leader_epoch, call.sequence
+        planned = plan_letters(note, sent, call.source_offsets, call.still_archiving)
         self.appended = len(planned.indexes)
         changes = {} if planned.note == note else {key: Note(encoded(planned.note))}
         if self.appended == len(call.source_offsets):
@@ -118,14 +119,16 @@ async def expire_notes(log: PartitionLog, before_ms: int) -> None:
 
 def encoded(note: LetterNote) -> bytes:
     """Returns the stored form of a note."""
-    message = storage.LettersWritten(source_leader_epoch=note.leader_epoch, ranges=deltas(note.written))
+    message = storage.LettersWritten(
+        source_leader_epoch=note.leader_epoch, ranges=deltas(note.written), sequence=note.sequence
+    )
     return message.SerializeToString()
 
 
 def decoded(value: bytes) -> LetterNote:
     """Returns the note of a stored form."""
     message = storage.LettersWritten.FromString(value)
-    return LetterNote(message.source_leader_epoch, ranges_of(message.ranges))
+    return LetterNote(message.source_leader_epoch, ranges_of(message.ranges), message.sequence)
 
 
 def cut(batch: bytes, indexes: Sequence[int]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -46,6 +47,8 @@ class LetterSender:
         self._counts = counts
         self._reader = RecordReader()
         self._turns = Turns()
+        self._sequence = itertools.count(1)
+        """Shared by all share-partitions: one that is loaded again under its leader epoch continues it."""
 
     async def portion(
         self,
@@ -89,21 +92,16 @@ class LetterSender:
     async def send(
         self, partition: ArchivingPartition, portion: LetterPortion, topic: DeadLetterTopic, number: int
     ) -> None:
-        """Appends letters to a partition of the dead letter topic. Raises KafkaError."""
-        state_epoch, leader_epoch = partition.core.loaded_under
-        call = LettersCall(
-            topic.topic_id,
-            number,
-            *partition.key,
-            state_epoch,
-            leader_epoch,
-            portion.records,
-            portion.offsets,
-            partition.core.archiving_ranges(),
-        )
+        """Appends letters to a partition of the dead letter topic.
+
+        Raises KafkaError; NOT_LEADER_OR_FOLLOWER if the share-partition has retired.
+        """
         self._counts.appends(partition)
         try:
             peer = await self._router.leader(topic.topic_id, number)
+            if partition.retired:  # its successor may have sent a request with a lower sequence
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share-partition has retired.")
+            call = self._call(partition, portion, topic.topic_id, number)
             result = await peer.calls.append_letters(call, APPEND_TIMEOUT)
             if result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._router.forget_leader(topic.topic_id, number)
@@ -112,6 +110,23 @@ class LetterSender:
         except KafkaError:
             self._counts.failure(partition)
             raise
+
+    def _call(
+        self, partition: ArchivingPartition, portion: LetterPortion, topic_id: str, number: int
+    ) -> LettersCall:
+        """Returns the next request: it states what is archiving now."""
+        state_epoch, leader_epoch = partition.core.loaded_under
+        return LettersCall(
+            topic_id,
+            number,
+            *partition.key,
+            state_epoch,
+            leader_epoch,
+            next(self._sequence),
+            portion.records,
+            portion.offsets,
+            partition.core.archiving_ranges(),
+        )
 
 
 def failed_records(

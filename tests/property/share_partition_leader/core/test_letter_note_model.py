@@ -38,10 +38,11 @@ def test_each_letter_is_appended_once(history: list[tuple[str, set[int], bool]])
     letters: list[int] = []
     archiving = set(range(OFFSETS))  # what a next leader would load
     answered: set[int] = set()
-    requests: list[tuple[int, list[int], tuple[tuple[int, int], ...]]] = []
+    requests: list[tuple[tuple[int, int], list[int], tuple[tuple[int, int], ...]]] = []
     for kind, chosen, lost in history:
         if kind == "send":
-            requests.append((epoch, sorted(chosen & archiving - answered), ranges(archiving)))
+            sequence = len(requests)
+            requests.append(((epoch, sequence), sorted(chosen & archiving - answered), ranges(archiving)))
         elif kind == "archived":
             archiving -= chosen & answered
             continue
@@ -50,21 +51,19 @@ def test_each_letter_is_appended_once(history: list[tuple[str, set[int], bool]])
             continue
         elif not requests:
             continue
-        # A request of an earlier leader may arrive late; one of this leader is over before the next.
-        late = [request for request in requests if request[0] < epoch]
-        if kind == "late" and not late:
-            continue
-        sent_epoch, sent, still = late[-1] if kind == "late" else requests[-1]
+        # Any request may arrive late, or again. Its response is ignored if another was sent since.
+        request = requests[min(chosen, default=0) % len(requests)] if kind == "late" else requests[-1]
+        position, sent, still = request
         check_request(sent, still)
         try:
-            planned = plan_letters(note, sent_epoch, sent, still)
+            planned = plan_letters(note, position, sent, still)
         except KafkaError:
-            assert sent_epoch < note.leader_epoch
+            assert position < (note.leader_epoch, note.sequence)
             continue
         letters += [sent[index] for index in planned.indexes]
         note = planned.note
         assert ranges_of(list(deltas(note.written))) == note.written
-        if sent_epoch == epoch and not lost:
+        if kind == "send" and not lost:
             answered |= set(sent)
     assert len(letters) == len(set(letters))
     assert answered | set(range(OFFSETS)) - archiving <= set(letters)

@@ -37,16 +37,25 @@ def test_letters_of_a_request(
     indexes: list[int],
     after: tuple[Range, ...],
 ) -> None:
-    planned = plan_letters(LetterNote(7, written), 7, offsets, still)
-    assert (list(planned.indexes), planned.note) == (indexes, LetterNote(7, after))
+    planned = plan_letters(LetterNote(7, written, 1), (7, 2), offsets, still)
+    sequence = 1 if after == written else 2
+    assert (list(planned.indexes), planned.note) == (indexes, LetterNote(7, after, sequence))
 
 
 def test_a_later_leader_fences_earlier_ones() -> None:
-    note = plan_letters(LetterNote(7, ((3, 3),)), 8, [], []).note
-    assert note == LetterNote(8, ())
+    note = plan_letters(LetterNote(7, ((3, 3),), 9), (8, 1), [], []).note
+    assert note == LetterNote(8, (), 1)
     with pytest.raises(KafkaError) as caught:
-        plan_letters(note, 7, [3], [(3, 3)])
+        plan_letters(note, (7, 10), [3], [(3, 3)])
     assert caught.value.code is ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_request_that_is_older_than_the_note_is_rejected() -> None:
+    note = LetterNote(7, ((3, 3),), 5)
+    with pytest.raises(KafkaError) as caught:
+        plan_letters(note, (7, 4), [2], [(2, 3)])
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert plan_letters(note, (7, 5), [3], [(3, 3)]) == ([], note)
 
 
 @pytest.mark.parametrize(

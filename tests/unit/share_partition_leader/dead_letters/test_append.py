@@ -40,9 +40,15 @@ def letters(offsets: Sequence[int]) -> bytes:
 
 
 def call(
-    *offsets: int, epoch: int = 3, still: Sequence[tuple[int, int]] = ((0, 99),), state_epoch: int = 1
+    *offsets: int,
+    epoch: int = 3,
+    still: Sequence[tuple[int, int]] = ((0, 99),),
+    state_epoch: int = 1,
+    sequence: int = 1,
 ) -> LettersCall:
-    return LettersCall(TOPIC, 0, "g", SOURCE, 5, state_epoch, epoch, letters(offsets), offsets, still)
+    return LettersCall(
+        TOPIC, 0, "g", SOURCE, 5, state_epoch, epoch, sequence, letters(offsets), offsets, still
+    )
 
 
 async def append(harness: Harness, request: LettersCall) -> LettersResult:
@@ -83,7 +89,7 @@ async def test_the_note_survives_a_change_of_leader(harness: Harness) -> None:
     log = await led(harness)
     again = await PartitionLog.open(log.partition, log.epoch, harness.records, log._lease)
     assert {key: decoded(note.value) for key, note in again.transactions.notes.items()} == {
-        f"dlq:g\0{SOURCE}\x005\x001": (3, ((1, 2),))
+        f"dlq:g\0{SOURCE}\x005\x001": (3, ((1, 2),), 1)
     }
 
 
@@ -93,7 +99,7 @@ async def test_letters_that_cannot_be_sent_again_leave_the_note(harness: Harness
     assert await append(harness, call(still=[(2, 2)])) == LettersResult()
     note = (await led(harness)).transactions.notes.get(note_key(call()))
     assert note is not None
-    assert decoded(note.value) == (3, ((2, 2),))
+    assert decoded(note.value) == (3, ((2, 2),), 1)
 
 
 async def test_an_earlier_leader_is_fenced(harness: Harness) -> None:
@@ -102,6 +108,15 @@ async def test_an_earlier_leader_is_fenced(harness: Harness) -> None:
     refused = await append(harness, call(1))
     assert refused.error_code is ErrorCode.FENCED_LEADER_EPOCH
     assert await values(await led(harness)) == []
+
+
+async def test_a_late_request_of_the_same_leader_is_rejected(harness: Harness) -> None:
+    await harness.create_topic()
+    for sequence in (2, 3):  # the first one was archived before the second was sent
+        await append(harness, call(sequence, sequence=sequence, still=[(sequence, sequence)]))
+    late = await append(harness, call(2, sequence=2, still=[(2, 2)]))
+    assert late.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await values(await led(harness)) == [b"2", b"3"]
 
 
 async def test_altered_offsets_may_fail_again(harness: Harness) -> None:
@@ -191,6 +206,6 @@ def test_records_are_cut_from_a_batch() -> None:
 
 def test_the_largest_note_fits() -> None:
     written = tuple((3_000_000 * number, 3_000_000 * number) for number in range(MAX_RANGES + MAX_LETTERS))
-    note = LetterNote(1 << 20, written)
+    note = LetterNote(1 << 20, written, 1 << 40)
     assert len(encoded(note)) < MAX_NOTE_BYTES
     assert decoded(encoded(note)) == note

@@ -877,6 +877,7 @@ class AppendDeadLettersRequest(_message.Message):
     RECORD_BATCH_FIELD_NUMBER: _builtins.int
     SOURCE_OFFSETS_FIELD_NUMBER: _builtins.int
     STILL_ARCHIVING_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     """The partition of the dead letter topic."""
     partition: _builtins.int
@@ -890,6 +891,10 @@ class AppendDeadLettersRequest(_message.Message):
     """Of the source partition. A lower one than before is rejected with FENCED_LEADER_EPOCH."""
     record_batch: _builtins.bytes
     """One batch without compression; empty: nothing is appended."""
+    sequence: _builtins.int
+    """Increases with each request of a source leader epoch. A request that is older than the last change of the note is
+    rejected with OUT_OF_ORDER_SEQUENCE_NUMBER: it may arrive late, after its letters left the note.
+    """
     @_builtins.property
     def source_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The offset in the source partition of each record of the batch, ascending."""
@@ -913,10 +918,11 @@ class AppendDeadLettersRequest(_message.Message):
         record_batch: _builtins.bytes = ...,
         source_offsets: _abc.Iterable[_builtins.int] | None = ...,
         still_archiving: _abc.Iterable[Global___AppendDeadLettersRequest.OffsetRange] | None = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "partition", b"partition", "record_batch", b"record_batch", "source_leader_epoch", b"source_leader_epoch", "source_offsets", b"source_offsets", "source_partition", b"source_partition", "source_topic_id", b"source_topic_id", "state_epoch", b"state_epoch", "still_archiving", b"still_archiving", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "partition", b"partition", "record_batch", b"record_batch", "sequence", b"sequence", "source_leader_epoch", b"source_leader_epoch", "source_offsets", b"source_offsets", "source_partition", b"source_partition", "source_topic_id", b"source_topic_id", "state_epoch", b"state_epoch", "still_archiving", b"still_archiving", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/dead_letter.proto\x12\x16sharebroker.storage.v1\"=\n\x0eLettersWritten\x12\x1b\n\x13source_leader_epoch\x18\x01 \x01(\x05\x12\x0e\n\x06ranges\x18\x02 \x03(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/dead_letter.proto\x12\x16sharebroker.storage.v1\"O\n\x0eLettersWritten\x12\x1b\n\x13source_leader_epoch\x18\x01 \x01(\x05\x12\x0e\n\x06ranges\x18\x02 \x03(\x03\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sharebroker_protocol.storag
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LETTERSWRITTEN']._serialized_start=68
-  _globals['_LETTERSWRITTEN']._serialized_end=129
+  _globals['_LETTERSWRITTEN']._serialized_end=147
 # @@protoc_insertion_point(module_scope)

@@ -28,8 +28,10 @@ class LettersWritten(_message.Message):
 
     SOURCE_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     source_leader_epoch: _builtins.int
-    """The highest leader epoch of the source partition under which letters were sent."""
+    """The leader epoch of the source partition and the sequence of the request that changed the ranges last."""
+    sequence: _builtins.int
     @_builtins.property
     def ranges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Ranges of source offsets, ascending, two numbers each: how far the range starts above the end of the range before
@@ -41,10 +43,11 @@ class LettersWritten(_message.Message):
         *,
         source_leader_epoch: _builtins.int = ...,
         ranges: _abc.Iterable[_builtins.int] | None = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ranges", b"ranges", "source_leader_epoch", b"source_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ranges", b"ranges", "sequence", b"sequence", "source_leader_epoch", b"source_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
