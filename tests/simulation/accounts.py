@@ -101,7 +101,9 @@ class Accounts:
     async def _judge(
         self, share: Share, stored: state_pb.InspectShareGroupStateResponse, group_epoch: int
     ) -> None:
-        evidence = Evidence(stored, await self._record_log(share), group_epoch, ATTEMPTS)
+        queue = self._around.plan.queue
+        attempts = ATTEMPTS if queue is None else queue.attempts
+        evidence = Evidence(stored, await self._record_log(share), group_epoch, attempts)
         self._around.history.add(LogsRead(self._around.loop.now, share, evidence))
 
     async def _journal(self, share: Share) -> JournalRead:

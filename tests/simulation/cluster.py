@@ -31,6 +31,7 @@ from tests.simulation.clients import (
     Producer,
     StreamConsumer,
 )
+from tests.simulation.dead_letters import SHORT_APPENDS, SHORT_PAUSES, QueueKeeper
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
 from tests.simulation.idempotent import PipeliningProducer
@@ -126,7 +127,7 @@ def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     history = cluster.around.history
     failure: BaseException | None = None
     audit.windows.clear()  # state of the process; an earlier run must not affect this one
-    with simulated(loop, seed, cluster.around.network.dial), _POLLING, _DURABLE:
+    with simulated(loop, seed, cluster.around.network.dial), _POLLING, _DURABLE, SHORT_PAUSES, SHORT_APPENDS:
         try:
             run(loop, cluster.run())
         except Stuck as stuck:
@@ -153,11 +154,14 @@ class Cluster:
         faults = Faults(random, NO_RATES)
         # A durable lock whose response was lost lasts until its deadline.
         limits = replace(LIMITS, soon=LIMITS.soon + JOB_LOCK) if plan.jobs else LIMITS
+        if plan.queue is not None:
+            limits = replace(limits, delivery_count=plan.queue.attempts, dead_letters=plan.queue.holds)
         history = History(Checker(limits, plan.scale.groups), lambda: loop.now)
         stores = Stores.on(lambda: loop.now)
         self.around = Surroundings(loop, faults, Network(loop, faults), stores, history, plan)
         self._processes = [self._process(number, roles) for number, roles in enumerate(plan.layout, 1)]
         self._admin = self._client()
+        self._keeper = None if plan.queue is None else QueueKeeper(self._admin, plan.queue)
         self._consumers: dict[Consumer, asyncio.Task[None]] = {}
         self._producers: list[Producer] = []
 
@@ -196,6 +200,8 @@ class Cluster:
         )
         topic_id: str = created.topics[0].topic_id
         self.around.history.topics[topic_id] = TOPIC
+        if self._keeper is not None:
+            await self._keeper.begin()
         request = cluster.IncrementalAlterConfigsRequest()
         for group in self._plan.scale.groups:
             resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=group)
@@ -204,6 +210,8 @@ class Cluster:
                 resource.configs.add(name="share.session.timeout.ms", value=str(_NO_FENCING_MS))
             if self._plan.aged:
                 resource.configs.add(name="share.record.max.age.ms", value=str(MAX_AGE_MS))
+            for name, value in {} if self._plan.queue is None else self._plan.queue.group_configs.items():
+                resource.configs.add(name=name, value=value)
         await self._admin.admin("IncrementalAlterConfigs", request)
         for process in self._processes:
             assert process.catalog is not None
@@ -247,11 +255,24 @@ class Cluster:
         retrying = [
             Retrier(self._client(), name, plan.retried_group, TOPIC).run(until) for name in plan.retrying
         ]
-        works = (self._grow(), self._administer(), *pipelining, *repeating, *aged, *scheduled, *retrying)
+        keeping = [self._keeper.run()] if self._keeper is not None else []
+        works = (
+            self._grow(),
+            self._administer(),
+            *pipelining,
+            *repeating,
+            *aged,
+            *scheduled,
+            *retrying,
+            *keeping,
+        )
         working = [asyncio.create_task(work) for work in works]
-        await Saboteur(self.around, self._processes).run(plan.faults.values())
+        await Saboteur(self.around, self._processes).run(plan.faults.values(), plan.traps.values(), until)
         await asyncio.gather(*producing)
         self.around.faults.heal()
+        if self._keeper is not None:
+            slowest = max(plan.rates.slowness, plan.rates.again)
+            working.append(asyncio.create_task(self._keeper.end(slowest)))
         async with asyncio.timeout(PEACE):
             await asyncio.gather(*working)
 

@@ -17,8 +17,11 @@ from tests.simulation.plan import (
     Fault,
     Kind,
     Plan,
+    Queue,
     Scale,
+    Step,
     Temper,
+    Trap,
     Way,
     Work,
 )
@@ -47,8 +50,35 @@ SCHEDULED: Final = 1 / 8
 RETRYING: Final = 1 / 8
 """The share of small systems whose failed records are retried; they have two groups."""
 
+QUEUED: Final = 1 / 8
+"""The share of small systems whose groups have a dead letter topic; the large system always has one."""
+
 OFTEN_REJECTED: Final = 60
 """How often a member rejects a record in them, as a weight beside the others of its temper."""
+
+_REJECTED: Final = (20, 60)
+"""The same for members of groups with a dead letter topic."""
+
+_LONGER: Final = 1.0
+"""Seconds of faults in addition: letters follow the deliveries."""
+
+_EXPIRED: Final = 1 / 2
+"""The share of systems with a dead letter topic that have a producer of expired records."""
+
+_TRAPPED: Final = {
+    Step.SENT: (Kind.RESTART, Kind.RESTART, Kind.KILL, Kind.FREEZE),
+    # The letter is written, and the end of its record is not.
+    Step.LETTER: (Kind.CUT_OFF, Kind.CUT_OFF, Kind.KILL, Kind.FREEZE),
+    Step.ARCHIVING: (Kind.KILL, Kind.FREEZE, Kind.CUT_OFF, Kind.CUT),
+    Step.ARCHIVED: (Kind.KILL, Kind.FREEZE, Kind.CUT_OFF, Kind.RESTART),
+}
+"""The faults at each step of a letter."""
+
+_LONGEST_HELD: Final = 4.0
+"""The longest delay of a request with letters, in seconds: beyond an ordered hand-over."""
+
+_LONGEST_CLOSED: Final = 6.0
+"""The longest time for which the dead letter topic is not writable, in seconds."""
 
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
@@ -168,7 +198,7 @@ def drawn(seed: int) -> Plan:
     """Returns the plan of a seed."""
     random = Random(f"plan {seed}")
     if seed % LARGE_EVERY == 0:
-        return _large(random)
+        return _queued(_large(random), Random(f"queued {seed}"))
     plan = _small(random)
     if Random(f"repeating {seed}").random() < REPEATED:
         plan = replace(plan, repeating=("r0",))
@@ -180,8 +210,11 @@ def drawn(seed: int) -> Plan:
         plan = replace(plan, scheduled=("s0",))
     if Random(f"retrying {seed}").random() < RETRYING:
         plan = _retried(plan)
+    queued = Random(f"queued {seed}")
+    if queued.random() < QUEUED:
+        plan = _queued(plan, queued)
     # The records of an idempotent producer have timestamps of 1970.
-    if plan.idempotent or Random(f"aged {seed}").random() >= AGED:
+    if plan.idempotent or plan.aged or Random(f"aged {seed}").random() >= AGED:
         return plan
     return replace(plan, aged=("a0",))
 
@@ -190,6 +223,41 @@ def _retried(plan: Plan) -> Plan:
     """Adds an administrator who retries failed records; many records are rejected."""
     scale, temper = replace(plan.scale, groups=GROUPS), {**plan.temper, Verdict.REJECT: OFTEN_REJECTED}
     return replace(plan, retrying=("t0",), scale=scale, temper=temper)
+
+
+def _queued(plan: Plan, random: Random) -> Plan:
+    """Adds a dead letter topic; members reject records, and others reach a low delivery limit."""
+    traps = {f"x{number}": _trap(random) for number in range(random.choice((0, 1, 1, 2)))}
+    held = any(trap.held for trap in traps.values())
+    seconds = plan.scale.fault_seconds + (_LONGEST_HELD if held else _LONGER)
+    queue = Queue(
+        partitions=random.choice((1, 1, 2)),
+        copy=random.random() < 1 / 2,
+        holds=random.random() < 7 / 8,
+        attempts=random.choice((2, 2, 3, 5)),
+        created=random.uniform(0.0, seconds) if random.random() < 1 / 8 else 0.0,
+        closed=random.uniform(0.0, seconds),
+        closed_for=random.uniform(0.1, _LONGEST_CLOSED) if random.random() < 1 / 4 else 0.0,
+    )
+    return replace(
+        plan,
+        queue=queue,
+        traps=traps,
+        scale=replace(plan.scale, fault_seconds=seconds),
+        temper={**plan.temper, Verdict.REJECT: random.choice(_REJECTED)},
+        searching=plan.searching or held,
+        aged=() if plan.idempotent or random.random() >= _EXPIRED else ("a0",),
+    )
+
+
+def _trap(random: Random) -> Trap:
+    """Draws a fault at a step of one of the first letters, for about as long as a lease or longer."""
+    step = random.choice((Step.SENT, Step.LETTER, *Step))
+    held = random.uniform(0.3, _LONGEST_HELD) if step is Step.SENT else 0.0
+    fault = None
+    if not held or random.random() < 3 / 4:
+        fault = _fault(random, 0.0, _TRAPPED[step], (0.7, 1.7))
+    return Trap(step, random.choice((1, 1, 2, 3)), fault, random.random() < 1 / 4, held)
 
 
 def _large(random: Random) -> Plan:

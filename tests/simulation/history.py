@@ -13,6 +13,8 @@ from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from tests.simulation.letters import has_letters, letters_of
+from tests.simulation.plan import Step
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (
     Addressed,
@@ -50,6 +52,8 @@ class History:
         self.failure: BaseException | None = None
         self.log_ends: dict[tuple[str, int], int] = {}
         self.topics: dict[str, str] = {}
+        self.on_step: Callable[[Step, Share], object] = lambda *_: None
+        """Called when a step of a dead letter is in the store."""
         self.on_failure: Callable[[], object] = lambda: None
         """Called once: events after a failure are ignored."""
         self._clock = clock
@@ -117,7 +121,8 @@ class History:
         for payload in payloads:
             record = self._codec.decode(payload)
             if isinstance(record, ShareCheckpoint | ShareDelta):
-                self.add(self._stored(now, record))
+                self.add(stored := self._stored(now, record))
+                self._notice_steps(stored)
             elif isinstance(record, CheckpointTombstone):
                 self.add(Forgotten(now, self._share(*record.key)))
 
@@ -127,6 +132,9 @@ class History:
             return
         last = batches[-1].last_offset
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
+        if has_letters(batches[0]):
+            self._add_letters(batches)
+            return
         topic_id, number = names.topic_partition(partition)
         topic, now = self.topics.get(topic_id, topic_id), self._clock()
         self.log_ends[topic, number] = last + 1
@@ -140,6 +148,17 @@ class History:
         once = [bytes(batch.data) for batch in produced if _is_stored_once(batch)]
         for value in values_of(once):
             self.add(Written(now, topic, number, value))
+
+    def _add_letters(self, batches: Sequence[StoredBatch]) -> None:
+        for batch in batches:
+            for letter in letters_of(self._clock(), batch):
+                self.add(letter)
+                self.on_step(Step.LETTER, letter.share)
+
+    def _notice_steps(self, stored: Stored) -> None:
+        for step in (Step.ARCHIVING, Step.ARCHIVED):
+            if any(run.state == step.value for run in stored.runs):
+                self.on_step(step, stored.share)
 
     def _add_copies(self, now: float, topic: str, partition: int, batch: StoredBatch) -> None:
         for record in DefaultRecordBatch(batch.data):

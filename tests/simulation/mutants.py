@@ -14,7 +14,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
-from sharebroker_protocol.model import Disposition, JournalUpdate, RecordState, StateBatch
+from sharebroker_protocol.model import ENDED, Disposition, JournalUpdate, RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
@@ -34,22 +34,39 @@ from sharebroker_server.share_coordinator.core.commands import Initialize, Inspe
 from sharebroker_server.share_coordinator.core.journal import Journal
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
-from sharebroker_server.share_partition_leader.core import locks, runs, share_partition
+from sharebroker_server.share_partition_leader.core import (
+    archiving,
+    durability,
+    locks,
+    runs,
+    share_partition,
+)
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
+    ArchivingRecords,
     Effects,
     Event,
+    LettersWritten,
     LoadedState,
     LostLock,
     MembersLeft,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.letter_note import (
+    LetterNote,
+    PlannedLetters,
+    plan_letters,
+)
 from sharebroker_server.share_partition_leader.core.locks import Locks
 from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Run, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
+from sharebroker_server.share_partition_leader.dead_letters import append
+from sharebroker_server.share_partition_leader.dead_letters.archiving import ArchivingPartition
+from sharebroker_server.share_partition_leader.dead_letters.sending import LetterPortion, LetterSender
+from sharebroker_server.share_partition_leader.dead_letters.target import DeadLetterTopic
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from sharebroker_server.share_partition_leader.log.retry import RetryCall
 from sharebroker_server.share_partition_leader.share_partition import share_group_partition
@@ -356,6 +373,53 @@ def no_earlier_copies(*_: object) -> dict[int, int]:
     return {}
 
 
+def no_letter_note(note: LetterNote) -> bytes:
+    return b""
+
+
+def all_archived(in_flight: InFlight, ended: Iterable[StateBatch]) -> list[tuple[int, int]]:
+    return _stored_ranges(in_flight, ())
+
+
+_stored_ranges = archiving.stored_ranges
+
+
+async def archived_first(
+    self: LetterSender,
+    partition: ArchivingPartition,
+    portion: LetterPortion,
+    topic: DeadLetterTopic,
+    number: int,
+) -> None:
+    partition.handle(LettersWritten([(offset, offset) for offset in portion.offsets]))
+    await _send_letters(self, partition, portion, topic, number)
+
+
+_send_letters = LetterSender.send
+_plan_letters = plan_letters
+
+
+def letters_of_any_leader(note: LetterNote, sent: tuple[int, int], *ranges: Any) -> PlannedLetters:
+    known = note.leader_epoch, note.sequence
+    return _plan_letters(note, known if sent[0] < note.leader_epoch else sent, *ranges)
+
+
+def letters_of_any_request(note: LetterNote, sent: tuple[int, int], *ranges: Any) -> PlannedLetters:
+    known = note.leader_epoch, note.sequence
+    return _plan_letters(note, max(sent, known) if sent[0] == note.leader_epoch else sent, *ranges)
+
+
+def letters_before_the_state(
+    in_flight: InFlight, limit: int, delivery_count_limit: int
+) -> list[ArchivingRecords]:
+    for run in in_flight.archiving_from(in_flight.start):
+        run.stored = True
+    return _requested_letters(in_flight, limit, delivery_count_limit)
+
+
+_requested_letters = archiving.requested_letters
+
+
 def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float, _: object) -> tuple[Any, ...]:
     return [(batch.base_offset, batch.last_offset) for batch in batches], [], batches
 
@@ -527,6 +591,41 @@ MUTANTS: Final = (
             _on(RetryCall, "_copied", no_earlier_copies),
         ],
         (Invariant.COPIED_ONCE,),
+    ),
+    Mutant(
+        "a dead letter topic does not note its letters",
+        lambda: [_on(append, "encoded", no_letter_note)],
+        (Invariant.LETTER_ONCE,),
+    ),
+    Mutant(
+        "letters leave the note before their records are archived",
+        lambda: [_on(archiving, "stored_ranges", all_archived)],
+        (Invariant.LETTER_ONCE,),
+    ),
+    Mutant(
+        "a record is archived before its letter is written",
+        lambda: [_on(LetterSender, "send", archived_first)],
+        (Invariant.LETTER_ONCE,),
+    ),
+    Mutant(
+        "letters of a former leader are appended",
+        lambda: [_on(append, "plan_letters", letters_of_any_leader)],
+        (Invariant.LETTER_ONCE,),
+    ),
+    Mutant(
+        "letters of a late request are appended",
+        lambda: [_on(append, "plan_letters", letters_of_any_request)],
+        (Invariant.LETTER_ONCE,),
+    ),
+    Mutant(
+        "a letter is written before its record is durably archiving",
+        lambda: [_on(archiving, "requested_letters", letters_before_the_state)],
+        (Invariant.LETTER_OF_FAILURE,),
+    ),
+    Mutant(
+        "the start offset passes archiving records",
+        lambda: [patch.object(durability, "FINISHED", ENDED)],
+        (Invariant.LETTER_ONCE,),
     ),
     Mutant(
         "a failed record is not listed",

@@ -17,6 +17,8 @@ MOST_PARTITIONS: Final = 3
 
 _RATES: Final = ("lost", "twice", "slow", "command")
 
+QUEUE: Final = "dlq.orders"
+
 Layout = tuple[frozenset[str], ...]
 """The roles of each process."""
 
@@ -91,6 +93,59 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    """The dead letter topic of all groups, and how they use it.
+
+    `created` and `closed` are seconds after the faults begin: the topic is created then (0: before), and is
+    not writable for `closed_for` seconds. `attempts`: the delivery limit of the groups.
+    """
+
+    partitions: int = 1
+    copy: bool = False
+    holds: bool = True
+    attempts: int = 5
+    created: float = 0.0
+    closed: float = 0.0
+    closed_for: float = 0.0
+
+    @property
+    def group_configs(self) -> dict[str, str]:
+        """The configs of each group."""
+        return {
+            "errors.deadletterqueue.topic.name": QUEUE,
+            "errors.deadletterqueue.copy.record.enable": str(self.copy).lower(),
+            "errors.deadletterqueue.failure.policy": "hold" if self.holds else "archive",
+            "share.delivery.count.limit": str(self.attempts),
+        }
+
+
+class Step(Enum):
+    """A step of a dead letter; the values of two are the stored states."""
+
+    SENT = 1
+    """AppendDeadLetters is sent to another process."""
+    LETTER = 2
+    """The letter is in the store, and nobody received the response."""
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """A fault that begins when a step is reached for the `number`-th time; the fault's `at` has no meaning.
+
+    The fault is that of the leader of the record, of the dead letter topic with `at_queue`. `held` is the
+    time in seconds by which that request is late.
+    """
+
+    step: Step
+    number: int
+    fault: Fault | None
+    at_queue: bool
+    held: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Scale:
     """The size of a run: `fault_seconds` of faults, in which a producer publishes `pace` times a
     second.
@@ -111,8 +166,9 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
     that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, t0 an
-    administrator who retries failed records, j0 a member with durable locks, grow, split, change, searching,
-    lost, twice, slow, command. Without `split` every process has every role.
+    administrator who retries failed records, j0 a member with durable locks, queue the dead letter topic, x0
+    … traps, grow, split, change, searching, lost, twice, slow, command. Without `split` every process has
+    every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -139,6 +195,8 @@ class Plan:
     jobs: tuple[tuple[str, Way], ...] = ()
     scheduled: tuple[str, ...] = ()
     retrying: tuple[str, ...] = ()
+    queue: Queue | None = None
+    traps: dict[str, Trap] = field(default_factory=dict)
 
     @property
     def retried_group(self) -> str:
@@ -155,9 +213,11 @@ class Plan:
             "split": self.layout is not TOGETHER,
             "change": self.change,
             "searching": self.searching,
+            "queue": self.queue,
         }
         return [
             *self.faults,
+            *self.traps,
             *members,
             *self.producers,
             *self.idempotent,
@@ -184,6 +244,8 @@ class Plan:
             jobs=tuple(job for job in self.jobs if job[0] not in parts),
             scheduled=tuple(name for name in self.scheduled if name not in parts),
             retrying=tuple(name for name in self.retrying if name not in parts),
+            queue=None if "queue" in parts else self.queue,
+            traps={name: trap for name, trap in self.traps.items() if name not in parts},
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,

@@ -16,6 +16,7 @@ from sharebroker_server.broker import roles
 from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.catalog.features import DEAD_LETTERS, SHARE, new_levels
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.holder import LeaseHolder
@@ -153,7 +154,7 @@ class Process:
         self.address = f"broker-{number}:1"
         self.roles = roles
         self._around = around
-        self._number = number
+        self.number = number
         self._clock = clock
         self._lives = 0
         self.node = Node(self.address, *self._clock)
@@ -231,9 +232,11 @@ class Process:
         log = SimulatedStreamLog(stores.log, connection)
         records = SimulatedRecordStore(stores.records, connection)
         leases = SimulatedLeaseStore(stores.leases, connection)
-        member = ClusterMember(f"{self._number}/{life}", self._number, self.roles, self.address)
+        member = ClusterMember(f"{self.number}/{life}", self.number, self.roles, self.address)
         config = configured(around.plan.shards)
-        self.catalog = catalog = MetadataCache(log, config, poll=_FOLLOW)
+        features = {SHARE: DEAD_LETTERS} if around.plan.queue is not None else {}
+        levels = new_levels(features)
+        self.catalog = catalog = MetadataCache(log, config, poll=_FOLLOW, new=levels)
         detector = FailureDetector(leases, LEASE, around.network.refused) if around.plan.searching else None
         holder = LeaseHolder(
             leases,
@@ -253,7 +256,7 @@ class Process:
             transaction_shards=config.transaction_state_log_num_partitions,
         )
         stack.push_async_callback(router.close)
-        settings = ServeSettings(config=config, roles=self.roles)
+        settings = ServeSettings(config=config, roles=self.roles, features=features)
         patience = replace(_PERSISTER, call_timeout=around.plan.patience)
         persister = WatchedPersister(router, patience, around.history)
         return BrokerContext(

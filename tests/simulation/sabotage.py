@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 
-from tests.simulation.plan import Fault, Kind
+from tests.simulation.plan import Fault, Kind, Trap
 from tests.simulation.process import Process, Surroundings
+from tests.simulation.traps import Traps
 from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.faults import STORE
 
@@ -18,11 +20,13 @@ class Saboteur:
         self._around = around
         self._processes = processes
 
-    async def run(self, faults: Iterable[Fault]) -> None:
-        """Injects each fault at its time from now on; when it returns all processes run again.
+    async def run(self, faults: Iterable[Fault], traps: Iterable[Trap], until: float) -> None:
+        """Injects each fault at its time from now on, and those of traps up to a time; when it returns all
+        processes run again.
 
         A fault of a process that is already down is skipped.
         """
+        sprung = asyncio.create_task(self._watch(Traps(self._around, traps), until)) if traps else None
         begun, loop, under_way = self._around.loop.now, self._around.loop, []
         for fault in faults:
             await asyncio.sleep(begun + fault.at - loop.now)
@@ -31,6 +35,28 @@ class Saboteur:
                 under_way.append(asyncio.create_task(self._strike(fault, process)))
         if under_way:
             await asyncio.wait(under_way)
+        if sprung is not None:
+            await sprung
+
+    async def _watch(self, traps: Traps, until: float) -> None:
+        """Injects the faults of traps when they spring."""
+        under_way, loop = [], self._around.loop
+        while loop.now < until:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(until - loop.now):
+                    fault, resource = await traps.sprung.get()
+                    process = self._leader(resource)
+                    if process is not None and process.alive and not process.node.paused:
+                        under_way.append(asyncio.create_task(self._strike(fault, process)))
+        traps.close()
+        if under_way:
+            await asyncio.wait(under_way)
+
+    def _leader(self, resource: str) -> Process | None:
+        """Returns the process that holds a lease, as the store has it."""
+        owner = self._around.stores.leases.owner_of(resource)
+        named = (each for each in self._processes if owner.startswith(f"{each.number}/"))
+        return next(named, None)
 
     async def _strike(self, fault: Fault, process: Process) -> None:
         match fault.kind:

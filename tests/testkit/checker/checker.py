@@ -111,6 +111,14 @@ class Checker:
             broken(Invariant.COPIED_ONCE, f"{event.share} {event.source} is not copied to {event.copy}")
         self._published.setdefault(event.share.log, {}).setdefault(event.copy, event.at)
 
+    def _on_dead_letter(self, event: e.DeadLetter) -> None:
+        if event.value is not None:
+            stored_value = self._values.get(event.share.log, {}).get(event.offset, event.value)
+            if stored_value != event.value:
+                was = f"{event.share} {event.offset} was {stored_value!r}"
+                broken(Invariant.LETTER_OF_FAILURE, f"{was}, its letter has {event.value!r}")
+        self._share(event.share).lettered(event)
+
     def _for_others(self, share: e.Share) -> set[int]:
         """Returns the offsets of records that are addressed to another group."""
         addressed = self._addressed.get(share.log, {})
@@ -261,6 +269,7 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Recalled: Checker._on_recalled,
     e.Addressed: Checker._on_addressed,
     e.Retried: Checker._on_retried,
+    e.DeadLetter: Checker._on_dead_letter,
     e.Confirmed: Checker._on_confirmed,
     e.Delivered: Checker._on_delivered,
     e.Requested: Checker._on_requested,

@@ -44,7 +44,7 @@ class Verdict(Enum):
 
 
 class Run(NamedTuple):
-    """Offsets first..last in one stored state: 0 available, 2 acknowledged, 4 archived.
+    """Offsets first..last in one stored state: 0 available, 2 acknowledged, 3 archiving, 4 archived.
 
     Available records are not delivered before `not_before`, in seconds; 0: they do not wait.
     """
@@ -138,6 +138,19 @@ class Retried(Event):
     share: Share
     source: int
     copy: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter(Event):
+    """The dead letter of a record was written; `value` is that of its copy, None without one.
+
+    `rejected`: a member rejected the record, according to the letter.
+    """
+
+    share: Share
+    offset: int
+    rejected: bool
+    value: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class Invariant(Enum):
     NOT_EXPIRED = "an expired record is not delivered"
     NOT_RECALLED = "a recalled record is not delivered"
     COPIED_ONCE = "a retried record is copied once, and unchanged"
+    LETTER_ONCE = "a failed record is archived with one dead letter"
+    LETTER_OF_FAILURE = "a dead letter is that of a record that failed durably, unchanged"
     FOR_ITS_GROUP = "an addressed record is delivered to its group and no other"
     IN_TIME = "an available record is delivered soon"
     DRAINS = "every group drains"

@@ -19,7 +19,8 @@ class Limits:
     `skew`: the largest difference between the clocks of two processes. `locks_slack`: the records by which
     the lock limit may be exceeded, since it does not split a batch. `soon`: the longest wait of an available
     record. `late`: the same without faults and locks, and the longest time from the end of a delay to the
-    delivery. `grace`: the longest delay of a call beyond its deadline.
+    delivery. `grace`: the longest delay of a call beyond its deadline. `dead_letters`: failed records are
+    archived with a dead letter only.
     """
 
     lock_duration: float = 30.0
@@ -30,6 +31,7 @@ class Limits:
     soon: float = 5.0
     late: float = 0.2
     grace: float = 0.5
+    dead_letters: bool = False
 
 
 class StoredFacts(NamedTuple):
@@ -140,11 +142,12 @@ class OffsetHistory:
 
         While no message arrives at members or the log, locks may time out repeatedly.
         """
+        return self.may_have_been_requested(limits) or self.may_be_exhausted(limits, stored, unobserved_for)
+
+    def may_be_exhausted(self, limits: Limits, stored: int, unobserved_for: float) -> bool:
+        """Returns whether it can have reached the delivery limit; see `may_be_finished`."""
         unobserved = 1 + int(unobserved_for / limits.lock_duration)
-        return (
-            self.may_have_been_requested(limits)
-            or max(self._most(), stored) + unobserved >= limits.delivery_count
-        )
+        return max(self._most(), stored) + unobserved >= limits.delivery_count
 
     def _most(self) -> int:
         return max((lock.count for lock in self.locks.values()), default=0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from math import inf
 from typing import Final
 
 from tests.testkit.checker.events import (
     Applied,
+    DeadLetter,
     Delivered,
     Held,
     LockLost,
@@ -19,6 +20,7 @@ from tests.testkit.checker.events import (
     Verdict,
 )
 from tests.testkit.checker.invariants import Invariant, broken
+from tests.testkit.checker.letters import ExpectedLetters
 from tests.testkit.checker.locks import Due, Limits, Lock, OffsetHistory, StoredFacts
 from tests.testkit.checker.stored import StoredState
 
@@ -36,6 +38,7 @@ class ShareModel:
     def __init__(self, share: Share, limits: Limits) -> None:
         self.share = share
         self.stored = StoredState()
+        self.letters = ExpectedLetters(share, self.stored, required=limits.dead_letters)
         self.healed_at: float | None = None
         self.recovered_at: float | None = None
         self._limits = limits
@@ -53,6 +56,7 @@ class ShareModel:
         """Starts over: an administrator will move the start offset."""
         self._start_over()
         self._moved_to = -1
+        self.letters.reset()
         self.stored.reset()
 
     def moved(self, moved: Moved) -> None:
@@ -128,7 +132,9 @@ class ShareModel:
         if request.verdict is Verdict.RENEW and lock is not None:
             lock.deadline = max(lock.deadline, response.deadline - self._limits.skew)
             history.free_since = max(history.free_since, response.deadline)
-        if request.verdict.final and self.stored.known and not self.stored.finished(request.offset):
+        if request.verdict is Verdict.REJECT:
+            self.letters.rejected(request.offset)
+        if request.verdict.final and self.stored.known and not self.stored.ended(request.offset):
             broken(Invariant.DURABLE_BEFORE_ANSWERED, f"{name} is not durable")
 
     def held(self, event: Held) -> None:
@@ -183,7 +189,7 @@ class ShareModel:
             ):
                 now = self.stored.at(offset)
                 broken(Invariant.FINISHED_STAYS, f"{self.share} {offset} is stored as {now} after {previous}")
-        for offset in effect.finished:
+        for offset in effect.ended:
             if offset in expired or offset in recalled:
                 continue
             history = self._histories[offset]
@@ -191,8 +197,14 @@ class ShareModel:
             unobserved_for = record.at - max(history.delivered_at, published.get(offset, 0.0))
             if not history.may_be_finished(self._limits, count, unobserved_for):
                 broken(Invariant.NEVER_LOST, f"{self.share} {offset} is finished without a request")
+            failed = Verdict.REJECT in history.requested
+            failed = failed or history.may_be_exhausted(self._limits, count, unobserved_for)
+            if self.stored.archiving(offset) and not failed:
+                broken(Invariant.LETTER_OF_FAILURE, f"{self.share} {offset} did not fail")
         if started:
-            self._check_journal(record, effect.finished, recalled)
+            self._check_journal(record, effect.ended, recalled)
+        self.letters.fail(record.failed)
+        self.check_letters({*effect.finished, *record.failed})
 
     def _check_journal(self, record: Stored, finished: Sequence[int], recalled: Set[int]) -> None:
         """Checks that the record lists the offsets that it finishes although no member may have accepted
@@ -205,6 +217,18 @@ class ShareModel:
             accepted = Verdict.ACCEPT in self._histories[offset].requested
             if not (offset in listed or accepted or offset in recalled):
                 broken(Invariant.LISTED_ONCE, f"{self.share} {offset} is not listed")
+
+    def lettered(self, letter: DeadLetter) -> None:
+        """Adds a dead letter."""
+        requested = self._histories[letter.offset].requested
+        if letter.rejected and not self.letters.restarted and Verdict.REJECT not in requested:
+            broken(Invariant.LETTER_OF_FAILURE, f"{self.share} {letter.offset} was not rejected")
+        self.letters.written(letter)
+
+    def check_letters(self, offsets: Collection[int]) -> None:
+        """Checks that records which failed have letters, or wait for them."""
+        accepted = {each for each in offsets if Verdict.ACCEPT in self._histories[each].requested}
+        self.letters.check(offsets, accepted)
 
     def journal_read(self, offsets: Sequence[int], dropped: int) -> None:
         """Compares the listed failed records with those in the log; dropped ones are in the log, too."""

@@ -5,14 +5,16 @@ If a record contains an offset twice, or less than the stored state, the greater
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from tests.testkit.checker.events import Run, Stored
 from tests.testkit.checker.invariants import Invariant, broken
 
 _AVAILABLE: Final = 0
+_ARCHIVING: Final = 3
 _FINAL: Final = frozenset({2, 4})
+_ENDED: Final = frozenset({2, 3, 4})
 _UNSET: Final = -1
 
 
@@ -27,16 +29,22 @@ class OffsetState(NamedTuple):
         """Whether it is acknowledged or archived."""
         return self.state in _FINAL
 
+    @property
+    def ended(self) -> bool:
+        """Whether it will not be delivered again: it is final, or waits for its dead letter."""
+        return self.state in _ENDED
+
 
 UNTOUCHED: Final = OffsetState(0, _AVAILABLE)
 
 
 class Effect(NamedTuple):
-    """The effect of a record: offsets that it finishes, and the previous states of offsets that
-    it reopens.
+    """The effect of a record: offsets that it finishes or ends, and the previous states of those
+    that it reopens.
     """
 
     finished: list[int]
+    ended: list[int]
     reopened: dict[int, OffsetState]
 
 
@@ -80,6 +88,14 @@ class StoredState:
         """Returns whether the record is finished in the log."""
         return offset < self.start or self.at(offset).final
 
+    def ended(self, offset: int) -> bool:
+        """Returns whether the record is finished in the log, or waits for its dead letter."""
+        return offset < self.start or self.at(offset).ended
+
+    def archiving(self, offset: int) -> bool:
+        """Returns whether the record waits for its dead letter."""
+        return offset >= self.start and self.at(offset).state == _ARCHIVING
+
     def at(self, offset: int) -> OffsetState:
         """Returns the stored state of an offset."""
         return self._offsets.get(offset, UNTOUCHED)
@@ -110,13 +126,15 @@ class StoredState:
             )
         changed = self._changed(record)
         self._note_waits(record)
-        finished = [] if is_reset or before == _UNSET else self._newly_finished(before, start, changed)
+        begins = is_reset or before == _UNSET
+        finished = [] if begins else self._newly(_FINAL, before, start, changed)
+        ended = [] if begins else self._newly(_ENDED, before, start, changed)
         reopened = {} if is_reset else self._reopened(record, start, changed)
         self._known = True
         self.start = start
         kept = {} if record.whole else self._offsets
         self._offsets = {offset: state for offset, state in (kept | changed).items() if offset >= start}
-        return Effect(finished, reopened)
+        return Effect(finished, ended, reopened)
 
     def check_read(self, share: object, start: int, runs: Sequence[Run]) -> None:
         """Compares the state with the coordinator's memory. Raises Violation."""
@@ -154,8 +172,8 @@ class StoredState:
         return {
             offset: state
             for offset, state in self._offsets.items()
-            if state.final and offset >= start
-            if not changed.get(offset, UNTOUCHED if record.whole else state).final
+            if state.ended and offset >= start
+            if not changed.get(offset, UNTOUCHED if record.whole else state).ended
         }
 
     def _changed(self, record: Stored) -> dict[int, OffsetState]:
@@ -170,9 +188,14 @@ class StoredState:
             states[offset] = max(known, state, states.get(offset, state))
         return states
 
-    def _newly_finished(self, before: int, start: int, changed: dict[int, OffsetState]) -> list[int]:
-        passed = [offset for offset in range(before, start) if not self.at(offset).final]
-        in_memory = [offset for offset, state in changed.items() if state.final and not self.at(offset).final]
+    def _newly(self, states: Set[int], before: int, start: int, changed: dict[int, OffsetState]) -> list[int]:
+        """Returns the offsets that reach one of the states, or are passed by the start offset before that."""
+        passed = [offset for offset in range(before, start) if self.at(offset).state not in states]
+        in_memory = [
+            offset
+            for offset, state in changed.items()
+            if state.state in states and self.at(offset).state not in states
+        ]
         return passed + [offset for offset in in_memory if offset >= start]
 
 

@@ -52,6 +52,10 @@ class MemoryLeaseStore(LeaseStore):
         """Returns the epoch that a log compares with; 0 for a resource that was never claimed."""
         return self._leases.get(resource, FREE).epoch
 
+    def owner_of(self, resource: str) -> str:
+        """Returns the last owner of a lease; "" without one."""
+        return self._leases.get(resource, FREE).owner
+
     @override
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
         now = self._now()

@@ -92,6 +92,8 @@ class Network:
         self._faults = faults
         self._servers: dict[str, _Server] = {}
         self._streams: dict[Stream, None] = {}
+        self.on_call: Callable[[str, bytes], float] = lambda *_: 0.0
+        """Called with each request; returns by how many seconds it is late."""
 
     def dial(self, address: str, options: object = None) -> Channel:
         """Returns a channel for the caller; replaces grpc.aio.insecure_channel."""
@@ -145,7 +147,11 @@ class Network:
         deadline = None if timeout is None else loop.now + timeout
         response: asyncio.Future[bytes] = loop.create_future()
         call = _Call(name, address, method, data, deadline, response)
-        self._send(name, address, call, self._arrive, call)
+        held = self.on_call(method, data)
+        if held:
+            self._later(held, self._arrive, call)
+        else:
+            self._send(name, address, call, self._arrive, call)
         late = (response, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         timer = None if timeout is None else loop.call_later(timeout, _fail, *late)
         try:

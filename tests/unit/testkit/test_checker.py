@@ -20,6 +20,7 @@ from tests.testkit.checker.events import (
     Claimed,
     Confirmed,
     Counted,
+    DeadLetter,
     Delivered,
     Ended,
     Event,
@@ -56,8 +57,9 @@ from tests.testkit.tables import each
 SHARE = Share("g", "orders", 0)
 OTHER = Share("h", "orders", 0)
 LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0, late=0.5)
+LETTERED = replace(LIMITS, dead_letters=True)
 EPOCH = 1 << 32
-AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
+AVAILABLE, ACKNOWLEDGED, ARCHIVING, ARCHIVED = 0, 2, 3, 4
 
 
 def published(offset: int = 0, value: str = "a") -> Published:
@@ -493,6 +495,104 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "tasks remain": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
 }
 
+REJECTED: list[Event] = [
+    published(),
+    whole(start=0),
+    delivered(1),
+    requested(Verdict.REJECT, 1),
+    change(Run(0, 0, ARCHIVING, 1), failed=(0,)),
+    applied(),
+]
+"""A record was rejected, and waits for its letter."""
+
+
+def letter(offset: int = 0, value: str | None = "a", *, rejected: bool = True) -> DeadLetter:
+    return DeadLetter(4.0, SHARE, offset, rejected, value)
+
+
+BROKEN_BY_LETTERS: dict[str, tuple[Invariant, Sequence[Event]]] = {
+    "a letter is written twice": (Invariant.LETTER_ONCE, [*REJECTED, letter(), letter()]),
+    "a record is archived without a letter": (
+        Invariant.LETTER_ONCE,
+        [*REJECTED, change(Run(0, 0, ARCHIVED, 1))],
+    ),
+    "the start offset passes an archiving record": (Invariant.LETTER_ONCE, [*REJECTED, change(start=1)]),
+    "a failed record is archived at once": (
+        Invariant.LETTER_ONCE,
+        [*REJECTED[:4], change(Run(0, 0, ARCHIVED, 1), failed=(0,))],
+    ),
+    "a record waits for its letter at the end": (
+        Invariant.DRAINS,
+        [*REJECTED, Healed(5.0), Ended(100.0)],
+    ),
+    "a letter is written before the state": (Invariant.LETTER_OF_FAILURE, [*REJECTED[:4], letter()]),
+    "a letter of a record that no member rejected": (
+        Invariant.LETTER_OF_FAILURE,
+        [published(), whole(start=0), delivered(1), letter()],
+    ),
+    "an accepted record waits for a letter": (
+        Invariant.LETTER_OF_FAILURE,
+        [
+            published(),
+            whole(start=0),
+            delivered(1),
+            requested(Verdict.ACCEPT, 1),
+            change(Run(0, 0, ARCHIVING, 1), failed=(0,)),
+        ],
+    ),
+    "a letter has another value": (Invariant.LETTER_OF_FAILURE, [*REJECTED, letter(value="b")]),
+    "an archiving record is redelivered": (
+        Invariant.FINISHED_STAYS,
+        [*REJECTED, delivered(2, at=5.0, count=2)],
+    ),
+    "an archiving record is available again": (
+        Invariant.FINISHED_STAYS,
+        [*REJECTED, change(Run(0, 0, AVAILABLE, 2))],
+    ),
+    "an archiving record is listed again": (
+        Invariant.LISTED_ONCE,
+        [*REJECTED, letter(), change(Run(0, 0, ARCHIVED, 1), failed=(0,))],
+    ),
+}
+
+SOUND_WITH_LETTERS: dict[str, Sequence[Event]] = {
+    "a rejected record is archived with its letter": [
+        *REJECTED,
+        letter(),
+        change(Run(0, 0, ARCHIVED, 1)),
+        change(start=1),
+        Ended(100.0),
+    ],
+    "the state after the letter is written with the start offset": [*REJECTED, letter(), change(start=1)],
+    "an exhausted record has a letter": [
+        whole(start=0),
+        change(Run(0, 0, AVAILABLE, 2)),
+        change(Run(0, 0, ARCHIVING, 3), failed=(0,)),
+        letter(value=None, rejected=False),
+        change(start=1),
+    ],
+    "an expired record has a letter": [
+        whole(start=0),
+        Expired(0.0, "orders", 0, 0, 0),
+        change(Run(0, 0, ARCHIVING, 1), failed=(0,)),
+        letter(value=None, rejected=False),
+        change(start=1),
+    ],
+    "a rejection that was applied without a response is replaced": [
+        *REJECTED[:5],
+        requested(Verdict.ACCEPT, 1, ask=1),
+        change(start=1),
+    ],
+    "a record fails again after an administrator's change": [
+        *REJECTED,
+        letter(),
+        Reset(4.0, SHARE),
+        whole(start=0, state_epoch=2),
+        Moved(5.0, SHARE, 0),
+        letter(),
+    ],
+}
+
 SOUND: dict[str, Sequence[Event]] = {
     "a scheduled record is delivered soon after its time": [
         Healed(0.0),
@@ -686,8 +786,8 @@ SOUND: dict[str, Sequence[Event]] = {
 }
 
 
-def judge(history: Sequence[Event]) -> None:
-    checker = Checker(LIMITS, ["g"])
+def judge(history: Sequence[Event], limits: Limits = LIMITS) -> None:
+    checker = Checker(limits, ["g"])
     for event in history:
         checker.feed(event)
 
@@ -702,7 +802,22 @@ def test_violation_is_detected(name: str) -> None:
 
 
 def test_every_invariant_has_a_violation() -> None:
-    assert {invariant for invariant, _ in BROKEN.values()} == set(Invariant)
+    broken = {**BROKEN, **BROKEN_BY_LETTERS}
+    assert {invariant for invariant, _ in broken.values()} == set(Invariant)
+
+
+@each("name", BROKEN_BY_LETTERS)
+def test_violation_with_dead_letters_is_detected(name: str) -> None:
+    invariant, history = BROKEN_BY_LETTERS[name]
+    judge(history[:-1], LETTERED)
+    with pytest.raises(Violation) as found:
+        judge(history, LETTERED)
+    assert found.value.invariant is invariant
+
+
+@each("name", SOUND_WITH_LETTERS)
+def test_valid_history_with_dead_letters_passes(name: str) -> None:
+    judge(SOUND_WITH_LETTERS[name], LETTERED)
 
 
 @each("name", SOUND)
