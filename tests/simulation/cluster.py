@@ -31,7 +31,7 @@ from tests.simulation.clients import (
     Producer,
     StreamConsumer,
 )
-from tests.simulation.dead_letters import SHORT_APPENDS, SHORT_PAUSES, QueueKeeper
+from tests.simulation.dead_letters import QueueKeeper, short_letters
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
 from tests.simulation.idempotent import PipeliningProducer
@@ -127,7 +127,7 @@ def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     history = cluster.around.history
     failure: BaseException | None = None
     audit.windows.clear()  # state of the process; an earlier run must not affect this one
-    with simulated(loop, seed, cluster.around.network.dial), _POLLING, _DURABLE, SHORT_PAUSES, SHORT_APPENDS:
+    with simulated(loop, seed, cluster.around.network.dial), _POLLING, _DURABLE, short_letters():
         try:
             run(loop, cluster.run())
         except Stuck as stuck:

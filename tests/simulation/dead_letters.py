@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 from unittest.mock import patch
 
@@ -15,12 +17,21 @@ LONGEST_PAUSE: Final = 3.0
 """The longest pause between two attempts to send letters, in seconds."""
 
 _MOVER: Final = "sharebroker_server.share_partition_leader.dead_letters."
-SHORT_PAUSES: Final = patch(_MOVER + "target._LONGEST_PAUSE", LONGEST_PAUSE)
-SHORT_APPENDS: Final = patch(_MOVER + "sending.APPEND_TIMEOUT", 3.0)
+_FEW_LETTERS: Final = patch(_MOVER + "mover.MAX_LETTERS", 2)
+"""Records that fail together need several requests."""
+
+_SHORT_PAUSES: Final = patch(_MOVER + "target._LONGEST_PAUSE", LONGEST_PAUSE)
+_SHORT_APPENDS: Final = patch(_MOVER + "sending.APPEND_TIMEOUT", 3.0)
 
 _AGAIN: Final = 0.2
-
 _ENABLED: Final = "errors.deadletterqueue.group.enable"
+
+
+@contextmanager
+def short_letters() -> Iterator[None]:
+    """Shortens the waits and the requests of the mover, like leases and locks."""
+    with _FEW_LETTERS, _SHORT_PAUSES, _SHORT_APPENDS:
+        yield
 
 
 class QueueKeeper:

@@ -377,13 +377,6 @@ def no_letter_note(note: LetterNote) -> bytes:
     return b""
 
 
-def all_archived(in_flight: InFlight, ended: Iterable[StateBatch]) -> list[tuple[int, int]]:
-    return _stored_ranges(in_flight, ())
-
-
-_stored_ranges = archiving.stored_ranges
-
-
 async def archived_first(
     self: LetterSender,
     partition: ArchivingPartition,
@@ -595,11 +588,6 @@ MUTANTS: Final = (
     Mutant(
         "a dead letter topic does not note its letters",
         lambda: [_on(append, "encoded", no_letter_note)],
-        (Invariant.LETTER_ONCE,),
-    ),
-    Mutant(
-        "letters leave the note before their records are archived",
-        lambda: [_on(archiving, "stored_ranges", all_archived)],
         (Invariant.LETTER_ONCE,),
     ),
     Mutant(

@@ -125,7 +125,7 @@ class Step(Enum):
     SENT = 1
     """AppendDeadLetters is sent to another process."""
     LETTER = 2
-    """The letter is in the store, and nobody received the response."""
+    """The letter is in the store, and its response is not sent."""
     ARCHIVING = 3
     ARCHIVED = 4
 
