@@ -28,6 +28,12 @@ MAX_REASON: Final = 500
 LONGEST_JOURNAL: Final = 1000
 """The most entries in the journal of failed records of a share-partition."""
 
+LONGEST_HOLDER: Final = 4096
+"""Characters of the holder of a lock: member id and principal.
+
+A name of 249 characters has up to 2,988 in percent encoding.
+"""
+
 LONGEST_STORED_REASON: Final = 256
 """Characters of a reason that are stored with a failed record."""
 

@@ -54,6 +54,7 @@ from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import (
+    LONGEST_HOLDER,
     LONGEST_JOURNAL,
     LONGEST_STORED_REASON,
     Disposition,
@@ -96,10 +97,6 @@ DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
 """Available, acknowledged, archiving and archived. Acquired (1) is never stored."""
 
 _INT16_MAX: Final = 2**15 - 1
-_LONGEST_HOLDER: Final = 4096
-"""Characters of the holder of a stored lock; a name of 249 characters has up to 2,988 in percent encoding."""
-
-
 _DISPOSITIONS: Final = frozenset(map(int, Disposition))
 
 
@@ -389,7 +386,7 @@ def _check_batch(batch: StateBatch) -> None:
         raise c.invalid(
             "state_batches", f"contains {first}-{last} in state {state} not before {not_before_ms} ms"
         )
-    if (token > 0) is not bool(holder) or token < 0 or len(holder) > _LONGEST_HOLDER:
+    if (token > 0) is not bool(holder) or token < 0 or len(holder) > LONGEST_HOLDER:
         raise c.invalid("state_batches", f"contains {first}-{last} with an invalid lock, token {token}")
 
 
@@ -412,7 +409,7 @@ def _check_failed_fields(first: int, last: int, failure: FailureNote) -> None:
     disposition, time_ms, member_id, reason = failure
     if disposition not in _DISPOSITIONS or time_ms < 0:
         raise c.invalid("failed", f"contains {first}-{last} with invalid fields")
-    if len(member_id) > _LONGEST_HOLDER or len(reason) > LONGEST_STORED_REASON:
+    if len(member_id) > LONGEST_HOLDER or len(reason) > LONGEST_STORED_REASON:
         raise c.invalid("failed", f"contains {first}-{last} with a text that is too long")
 
 

@@ -14,8 +14,10 @@ from math import ceil
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from sharebroker_protocol.errors import KafkaError, invalid_field
 from sharebroker_protocol.model import (
     ENDED,
+    LONGEST_HOLDER,
     LONGEST_STORED_REASON,
     Disposition,
     FailedRecords,
@@ -161,13 +163,30 @@ MAX_CACHED_PRINCIPALS: Final = 1_000
 
 
 def member_holder(member_id: str, principal: str = "") -> str:
-    """The holder of records that a member acquires by single calls; principal "": ANONYMOUS."""
-    return f"{encoded_principal(principal)}@{member_id}" if principal else f"@{member_id}"
+    """The holder of records that a member acquires by single calls; principal "": ANONYMOUS.
+
+    Raises INVALID_REQUEST if it could not be stored with a lock.
+    """
+    holder = f"{encoded_principal(principal)}@{member_id}" if principal else f"@{member_id}"
+    if len(holder) > LONGEST_HOLDER:
+        raise _too_long(holder)
+    return holder
 
 
 def stream_holder(number: int, member_id: str, principal: str = "") -> str:
-    """The holder of records that a stream of a member acquires; no other stream has its number."""
-    return f"{number}{encoded_principal(principal)}@{member_id}"
+    """The holder of records that a stream of a member acquires; no other stream has its number.
+
+    Raises INVALID_REQUEST if it could not be stored with a failed record.
+    """
+    holder = f"{number}{encoded_principal(principal)}@{member_id}"
+    if len(holder) > LONGEST_HOLDER:
+        raise _too_long(holder)
+    return holder
+
+
+def _too_long(holder: str) -> KafkaError:
+    text = f"Principal and member id have {len(holder)} characters; {LONGEST_HOLDER} are allowed."
+    return invalid_field("member_id", text)
 
 
 def member_of(holder: str) -> str:

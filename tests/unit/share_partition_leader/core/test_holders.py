@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import LONGEST_HOLDER
 from sharebroker_server.share_partition_leader.core.runs import (
     MAX_CACHED_PRINCIPALS,
     encoded_principal,
@@ -47,6 +53,16 @@ def test_no_member_id_equals_a_session_holder(one: str, other: str) -> None:
     assert len(streams) == 3
     assert not streams & {member_holder(one), member_holder(other)}
     assert (member_holder(one) == member_holder(other)) is (one == other)
+
+
+@pytest.mark.parametrize("holder", [member_holder, partial(stream_holder, 7)])
+def test_a_holder_that_could_not_be_stored_is_rejected(holder: Callable[[str, str], str]) -> None:
+    spare = LONGEST_HOLDER - len(holder("m", "User:é"))
+    assert len(holder("m" * (spare + 1), "User:é")) == LONGEST_HOLDER
+    with pytest.raises(KafkaError, match=f"{LONGEST_HOLDER + 1} characters") as refused:
+        holder("m" * (spare + 2), "User:é")
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert [violation.field for violation in refused.value.violations] == ["member_id"]
 
 
 def test_a_limited_number_of_encoded_principals_is_cached() -> None:
