@@ -13,7 +13,7 @@ _PRIVATE_FOLDER = re.compile(r"/(?<![\w.~:-]/)(?:home|root|Users|work)/\w")
 LONGEST_TEST_NAME = 72
 _TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 _CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
-_ASYNCIO_AND_BLOCKING = {"Admin", "Producer", "ShareConsumer"}
+_ASYNCIO_AND_BLOCKING = {"Admin", "DeadLetters", "Producer", "ShareConsumer"}
 """The asyncio client and the blocking client have the same classes."""
 _REPLACED = re.compile(
     r"_(who|what|those|asks|asked|answers?|answered|knows|comes|gone|away|lies|stands|forgets|meanwhile|"

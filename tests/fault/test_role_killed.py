@@ -13,6 +13,9 @@ import redis
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin_pb
+from sharebroker_protocol.gateway.v1 import dead_letters_pb2 as letters_pb
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce_pb
+from sharebroker_protocol.gateway.v1 import share_pb2 as share_pb
 from tests.fault.probes import Probes
 from tests.support.client import REJECT, TIMEOUT, Client, connected, rejection_of
 from tests.support.traffic import Traffic
@@ -139,6 +142,50 @@ async def test_a_retried_record_is_copied_once_after_kills(cluster: Cluster) -> 
         await eventually(lambda: _succeeds(lambda: _receives(client, group_id, topic, {3, 4, 5})), 60.0)
         await client.publish(topic, ["last"], partition=0)
         await eventually(lambda: _succeeds(lambda: _receives(client, other, topic, {0, 1, 2, 6})), 60.0)
+
+
+@pytest.mark.parametrize("role", ["share-partition-leader", "gateway"])
+async def test_a_letter_is_redriven_once_after_kills(cluster: Cluster, role: str) -> None:
+    async with connected(cluster.address) as client:
+        (topic, _), (letters, _) = await client.create(), await client.create()
+        group_id, other = await client.group(), await client.group()
+        await client.publish(topic, ["record"], partition=0)
+        for name in (group_id, other):
+            await eventually(lambda name=name: _receives(client, name, topic, {0}), 60.0)  # type: ignore[misc]
+        sent = [_letter(topic, group_id, number) for number in range(12)]
+        await client.produce.Publish(produce_pb.PublishRequest(topic=letters, records=sent), timeout=TIMEOUT)
+        process = cluster.process(role)
+        request = letters_pb.RedriveDeadLettersRequest(topic=letters, max_letters=4)
+        for attempt in range(3):
+
+            async def is_redriven(first: int = 4 * attempt) -> bool:
+                response = await client.dead_letters.RedriveDeadLetters(request, timeout=5.0)
+                done = {
+                    each.letter.offset: each.copy_offset for each in response.results if not each.error_code
+                }
+                assert done.items() <= {number: number + 1 for number in range(first, first + 4)}.items()
+                request.page_token = response.next_page_token if len(done) == 4 else request.page_token
+                return len(done) == 4
+
+            first = asyncio.create_task(_succeeds(is_redriven))
+            await asyncio.sleep(0.003 * attempt)  # before, in and after the append
+            await asyncio.to_thread(process.kill)
+            ended = (await first) is True
+            await asyncio.to_thread(process.start)
+            if not ended:
+                await eventually(lambda call=is_redriven: _succeeds(call), 60.0)  # type: ignore[misc]
+        await eventually(lambda: _succeeds(lambda: _receives(client, group_id, topic, {*range(1, 13)})), 60.0)
+        await client.publish(topic, ["last"], partition=0)
+        await eventually(lambda: _succeeds(lambda: _receives(client, other, topic, {13})), 60.0)
+
+
+def _letter(topic: str, group_id: str, number: int) -> produce_pb.PublishRecord:
+    facts = {"topic": topic, "partition": "0", "offset": str(number), "group": group_id, "copy": "full"}
+    headers = [
+        share_pb.RecordHeader(key=f"__dlq.errors.{name}", value=value.encode())
+        for name, value in facts.items()
+    ]
+    return produce_pb.PublishRecord(text=f"letter {number}", headers=headers, partition=0)
 
 
 async def _receives(client: Client, group_id: str, topic: str, expected: set[int]) -> bool:

@@ -7,8 +7,8 @@ from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from sharebroker_protocol.model import SharePartitionKey, StateWrite
-from sharebroker_protocol.records.record import FOR_GROUP_HEADER, MESSAGE_ID_HEADER, RETRY_OF_HEADER
+from sharebroker_protocol.model import MESSAGE_ID_HEADER, SharePartitionKey, StateWrite
+from sharebroker_protocol.records.record import FOR_GROUP_HEADER, RETRY_OF_HEADER
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareCheckpoint, ShareDelta

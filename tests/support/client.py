@@ -20,6 +20,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.gateway.v1.dead_letters_pb2_grpc import DeadLetterServiceStub
 from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceStub
 from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
@@ -86,6 +87,7 @@ class Client:
         self.share = ShareServiceStub(channel)
         self.produce = ProduceServiceStub(channel)
         self.plans = PlanServiceStub(channel)
+        self.dead_letters = DeadLetterServiceStub(channel)
 
     async def create(self, partitions: int = 1, *, name: str = "", **configs: str) -> tuple[str, str]:
         """Creates a topic; returns its name and id. Configs are written with underscores for dots."""

@@ -22,6 +22,9 @@ SHORTEST_LOCK_MS: Final = 1000
 LONGEST_LOCK_MS: Final = 24 * 3_600_000
 """The longest lock that a broker may allow."""
 
+MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
+"""The record header with a message id, by which topics with message.dedup.window.ms detect duplicates."""
+
 MAX_REASON: Final = 500
 """Characters of the reason of a reject that are sent and logged."""
 

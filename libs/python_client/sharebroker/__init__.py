@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from sharebroker.blocking.admin import Admin
     from sharebroker.blocking.consumer import ShareConsumer
+    from sharebroker.blocking.dead_letters import DeadLetters
     from sharebroker.blocking.producer import Producer
     from sharebroker.client_errors import ConnectionLostError, RecordDeserializationError, WakeupError
     from sharebroker.consumer.config import (
@@ -37,6 +38,15 @@ if TYPE_CHECKING:
         LockLost,
         RebalanceListener,
         RecordResult,
+    )
+    from sharebroker.dead_letter_model import (
+        DeadLetter,
+        DeadLetterContent,
+        DeadLetterCount,
+        DeadLetterFilter,
+        Discarded,
+        RedrivePage,
+        RedriveResult,
     )
     from sharebroker.producer.buffer import Publication, RecordMetadata
     from sharebroker.producer.config import ProducerConfig
@@ -52,10 +62,13 @@ _HOMES = {
     "GroupListing GroupOffset MemberDescription QuotaDescription TopicDescription UserDescription",
     "sharebroker.blocking.admin": "Admin",
     "sharebroker.blocking.consumer": "ShareConsumer",
+    "sharebroker.blocking.dead_letters": "DeadLetters",
     "sharebroker.blocking.producer": "Producer",
     "sharebroker.client_errors": "ConnectionLostError RecordDeserializationError WakeupError",
     "sharebroker.consumer.config": "AcknowledgementOutcome ConsumerConfig LockLost "
     "RebalanceListener RecordResult",
+    "sharebroker.dead_letter_model": "DeadLetter DeadLetterContent DeadLetterCount DeadLetterFilter "
+    "Discarded RedrivePage RedriveResult",
     "sharebroker_protocol.address": "Address",
     "sharebroker_protocol.errors": "ErrorCode FieldViolation IllegalStateError KafkaError",
     "sharebroker.producer.config": "ProducerConfig",
@@ -77,6 +90,12 @@ __all__ = [
     "ConfigValue",
     "ConnectionLostError",
     "ConsumerConfig",
+    "DeadLetter",
+    "DeadLetterContent",
+    "DeadLetterCount",
+    "DeadLetterFilter",
+    "DeadLetters",
+    "Discarded",
     "ErrorCode",
     "FailedEntry",
     "FailedListing",
@@ -99,6 +118,8 @@ __all__ = [
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordResult",
+    "RedrivePage",
+    "RedriveResult",
     "Reject",
     "Retry",
     "ShareConsumer",

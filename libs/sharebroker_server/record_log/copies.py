@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence, Set
+from collections.abc import Generator, Iterable, Sequence, Set
 from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -65,22 +65,37 @@ def read_sources(
 
 
 def encoded(
-    sources: Sequence[CopySource], address: CopyAddress, place: str, limit: int, now_ms: int
+    sources: Iterable[CopySource], address: CopyAddress, place: str, limit: int, now_ms: int
 ) -> tuple[bytes, list[int]]:
     """Returns a batch with copies of the first sources, as many as fit, and the offsets of these.
 
     `place` is topic/partition. The copies have the time `now_ms`. A source above `limit` bytes has a batch of
     its own.
     """
-    builder, group = BatchBuilder(CODECS["none"], limit), address.group_id.encode()
+    copies = (
+        source._replace(headers=copy_headers(source.headers, address.group_id, f"{place}/{source.offset}"))
+        for source in sources
+    )
+    return packed(copies, limit, now_ms)
+
+
+def packed(copies: Iterable[CopySource], limit: int, now_ms: int) -> tuple[bytes, list[int]]:
+    """Returns a batch of the first copies, as many as fit, and the offsets of their sources."""
+    builder = BatchBuilder(CODECS["none"], limit)
     taken: list[int] = []
-    for offset, key, value, headers in sources:
-        kept = [header for header in headers if header[0] not in _OWN]
-        kept += (FOR_GROUP_HEADER, group), (RETRY_OF_HEADER, f"{place}/{offset}".encode())
-        if not builder.append(now_ms, key, value, kept):
+    for offset, key, value, headers in copies:
+        if not builder.append(now_ms, key, value, headers):
             break
         taken.append(offset)
     return (builder.build() if taken else b""), taken
+
+
+def copy_headers(headers: Iterable[Header], group_id: str, source: str) -> list[Header]:
+    """Returns the headers of a copy; `source` is topic/partition/offset. No group id: for all groups."""
+    kept = [header for header in headers if header[0] not in _OWN]
+    if group_id:
+        kept.append((FOR_GROUP_HEADER, group_id.encode()))
+    return [*kept, (RETRY_OF_HEADER, source.encode())]
 
 
 async def append_copies(

@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.records.record import DELIVER_AT_HEADER, MAX_MESSAGE_ID_BYTES, MESSAGE_ID_HEADER
+from sharebroker_protocol.model import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.record import DELIVER_AT_HEADER, MAX_MESSAGE_ID_BYTES
 from sharebroker_server.record_log.core.batch import Buffer
 
 _MESSAGE_ID: Final = MESSAGE_ID_HEADER.encode()

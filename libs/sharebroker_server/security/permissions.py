@@ -156,6 +156,15 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "ListFailedRecords": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
         "RetryFailedRecords": _needs(_READ_GROUP, _WRITE_TOPIC),
     },
+    "sharebroker.gateway.v1.DeadLetterService": {
+        "ListDeadLetters": _needs(_READ_TOPIC),
+        "SummarizeDeadLetters": _needs(_READ_TOPIC),
+        "GetDeadLetter": _needs(_READ_TOPIC),
+        "RedriveDeadLetters": _needs(
+            _READ_TOPIC, Need((_WRITE_TOPIC,), "for each target"), Need((_READ_GROUP,), "for each group")
+        ),
+        "DiscardDeadLetters": _needs(_READ_TOPIC, _DELETE_TOPIC),
+    },
     "externalscaler.ExternalScaler": {
         "IsActive": _KEDA,
         "StreamIsActive": _KEDA,
@@ -217,6 +226,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "DeleteRecords": CLUSTER_ACTION,
         "RecallRecords": CLUSTER_ACTION,
         "RetryRecords": CLUSTER_ACTION,
+        "RedriveRecords": CLUSTER_ACTION,
         "WriteTxnMarkers": CLUSTER_ACTION,
         "DescribeProducers": CLUSTER_ACTION,
         "DescribeLogs": CLUSTER_ACTION,

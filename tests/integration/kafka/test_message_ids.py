@@ -7,7 +7,7 @@ import asyncio
 import confluent_kafka
 import pytest
 
-from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
+from sharebroker_protocol.model import MESSAGE_ID_HEADER
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.test_transactions import read
 from tests.support.client import TIMEOUT, unique

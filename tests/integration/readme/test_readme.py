@@ -102,9 +102,10 @@ def test_grpc_document_examples_work(cluster: Cluster, environment: dict[str, st
 
 @pytest.mark.timeout(180)
 def test_dead_letters_document_examples_work(cluster: Cluster, environment: dict[str, str]) -> None:
-    _, worked = outputs("docs/dead-letters.md", cluster, environment)
+    _, worked, redriven = outputs("docs/dead-letters.md", cluster, environment)
     assert "__dlq.errors.disposition" in worked
     assert "rejected" in worked
+    assert '{"id": 1, "customer": "ada"}' in redriven
 
 
 def test_every_executable_block_is_in_a_tested_document() -> None:

@@ -49,6 +49,7 @@ SERVICES = {
         "sharebroker.gateway.v1.PlanService",
         "externalscaler.ExternalScaler",
         "sharebroker.gateway.v1.AdminService",
+        "sharebroker.gateway.v1.DeadLetterService",
     ],
 }
 

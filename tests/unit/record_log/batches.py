@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from sharebroker_protocol.records.record import DELIVER_AT_HEADER, MESSAGE_ID_HEADER
+from sharebroker_protocol.model import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.record import DELIVER_AT_HEADER
 from sharebroker_server.record_log.core.batch import StoredBatch, assign, parse_headers
 
 LIMIT = 1_048_588

@@ -9,7 +9,8 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.records.record import FOR_GROUP_HEADER, MESSAGE_ID_HEADER, RETRY_OF_HEADER
+from sharebroker_protocol.model import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.record import FOR_GROUP_HEADER, RETRY_OF_HEADER
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.copies import (
     CopySource,

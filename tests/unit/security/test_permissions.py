@@ -33,6 +33,7 @@ def test_only_the_gateway_and_grpc_have_public_rpcs() -> None:
     public = {method.split("/")[1] for method, needed in PERMISSIONS.items() if not needed.internal}
     assert public == {
         "sharebroker.gateway.v1.AdminService",
+        "sharebroker.gateway.v1.DeadLetterService",
         "sharebroker.gateway.v1.PlanService",
         "sharebroker.gateway.v1.ProduceService",
         "sharebroker.gateway.v1.ShareService",

@@ -9,11 +9,8 @@ from math import ceil
 from typing import Any, Final, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import MAX_REASON
+from sharebroker_protocol.model import MAX_REASON, MESSAGE_ID_HEADER
 from sharebroker_protocol.outcome import DONE, QUEUED, Outcome
-
-MESSAGE_ID_HEADER: Final = "sharebroker.message.id"
-"""The record header with a message id, by which topics with message.dedup.window.ms detect duplicates."""
 
 MAX_MESSAGE_ID_BYTES: Final = 128
 """The length of the longest message id."""

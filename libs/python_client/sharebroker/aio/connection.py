@@ -18,11 +18,17 @@ from sharebroker_protocol import clock
 from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
+from sharebroker_protocol.gateway.v1 import (
+    admin_pb2_grpc,
+    dead_letters_pb2_grpc,
+    produce_pb2_grpc,
+    share_pb2_grpc,
+)
 from sharebroker_protocol.rpc_status import from_rpc_error
 
 if TYPE_CHECKING:
     from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceAsyncStub as AdminStub
+    from sharebroker_protocol.gateway.v1.dead_letters_pb2_grpc import DeadLetterServiceAsyncStub
     from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceAsyncStub as ProduceStub
     from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub as ShareStub
 
@@ -71,6 +77,9 @@ class Connection:
         self.share: ShareStub = share_pb2_grpc.ShareServiceStub(self._channel)
         self.produce: ProduceStub = produce_pb2_grpc.ProduceServiceStub(self._channel)
         self.admin: AdminStub = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self.dead_letters: DeadLetterServiceAsyncStub = dead_letters_pb2_grpc.DeadLetterServiceStub(
+            self._channel
+        )
 
     async def call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any, timeout: float) -> A:
         """Makes a unary call of at most `timeout` seconds, and connects again if an attempt timed out.

@@ -61,6 +61,10 @@ COMMANDS: Final = {
         "sharebroker.cli.groups:app",
         "List, describe, configure and delete share groups; reset their offsets.",
     ),
+    "dead-letters": ListedCommand(
+        "sharebroker.cli.dead_letters:app",
+        "List, summarise, show, redrive and discard dead letters: records that groups failed to process.",
+    ),
     "state": ListedCommand("sharebroker.cli.state:app", "Show the persisted state of share-partitions."),
     "users": ListedCommand("sharebroker.cli.users:app", "Create, list and delete users."),
     "acls": ListedCommand("sharebroker.cli.acls:app", "List, add and remove ACLs: who may do what."),

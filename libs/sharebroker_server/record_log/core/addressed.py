@@ -3,6 +3,9 @@
 All other groups archive them when they read them. A note that is attached to the copies states the group, the
 request that made them, and which records they are copies of. A record header has no such effect, because any
 producer may write one.
+
+A redrive of dead letters attaches a note to its copies, too: it states of which letters they are (decision
+0106). The copies are only addressed if they have the other note as well.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ MAX_COPIES: Final = 1_000
 """The number of copies in one append, whose sources one note lists."""
 
 _KEY: Final = "to:"
+_REDRIVEN: Final = "re:"
 _LENGTH: Final = struct.Struct(">H")
 _RUN: Final = struct.Struct(">qI")
 
@@ -48,6 +52,19 @@ class AlreadyCopiedError(KafkaError):
 
 def note_of(sources: Sequence[int], base_offset: int, address: CopyAddress) -> dict[str, Note]:
     """Returns the note of copies that are appended at `base_offset`, in the order of `sources`."""
+    return _note(_KEY, sources, base_offset, address)
+
+
+def redrive_note(letters: Sequence[int], base_offset: int, address: CopyAddress) -> dict[str, Note]:
+    """Returns the note of letters whose records are appended at `base_offset`, in their order.
+
+    The request id of the address contains the partition of the letters. Its group is empty if the records
+    are for all groups.
+    """
+    return _note(_REDRIVEN, letters, base_offset, address)
+
+
+def _note(key: str, sources: Sequence[int], base_offset: int, address: CopyAddress) -> dict[str, Note]:
     runs: list[list[int]] = []
     for source in sources:
         if runs and source == sum(runs[-1]):
@@ -55,7 +72,7 @@ def note_of(sources: Sequence[int], base_offset: int, address: CopyAddress) -> d
         else:
             runs.append([source, 1])
     value = b"".join(chain(map(_text, address), (_RUN.pack(*run) for run in runs)))
-    return {f"{_KEY}{base_offset}": Note(value, base_offset, base_offset + len(sources) - 1)}
+    return {f"{key}{base_offset}": Note(value, base_offset, base_offset + len(sources) - 1)}
 
 
 def hidden_from(notes: Notes, group_id: str, first: int, end: int) -> Iterator[tuple[int, int]]:
@@ -67,9 +84,9 @@ def hidden_from(notes: Notes, group_id: str, first: int, end: int) -> Iterator[t
 
 
 def copies_in(notes: Notes, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields first and last offset of the copies in [first, end)."""
+    """Yields first and last offset of the copies in [first, end); those of a redrive to a group twice."""
     for key, note in notes.attached_in(first, end):
-        if key.startswith(_KEY):
+        if key.startswith((_KEY, _REDRIVEN)):
             yield note.first_offset, note.last_offset
 
 
@@ -77,11 +94,22 @@ def copied(
     notes: Iterable[tuple[str, Note]], group_id: str, request_id: str | None = None
 ) -> list[CopiedRun]:
     """Returns the records that were copied for a group, by one request or by any; in the order of notes."""
+    return _runs_of(notes, _KEY, group_id, request_id)
+
+
+def redriven(notes: Iterable[tuple[str, Note]], address: CopyAddress) -> list[CopiedRun]:
+    """Returns the letters whose records one redrive has appended."""
+    return _runs_of(notes, _REDRIVEN, *address)
+
+
+def _runs_of(
+    notes: Iterable[tuple[str, Note]], prefix: str, group_id: str, request_id: str | None
+) -> list[CopiedRun]:
     own, request = _text(group_id), b"" if request_id is None else _text(request_id)
     return [
         run
         for key, note in notes
-        if key.startswith(_KEY) and note.value.startswith(own + request)
+        if key.startswith(prefix) and note.value.startswith(own + request)
         for run in _runs(note)
     ]
 
@@ -97,6 +125,15 @@ def check_not_copied(notes: Iterable[tuple[str, Note]], sources: Sequence[int], 
     runs = copied(notes, *address)
     if any(find_copy(runs, source) is not None for source in sources):
         raise AlreadyCopiedError(ErrorCode.DUPLICATE_RESOURCE, "The request has copied these records.")
+
+
+def check_not_redriven(
+    notes: Iterable[tuple[str, Note]], letters: Sequence[int], address: CopyAddress
+) -> None:
+    """Raises AlreadyCopiedError if the redrive of the address appended the record of one of the letters."""
+    runs = redriven(notes, address)
+    if any(find_copy(runs, letter) is not None for letter in letters):
+        raise AlreadyCopiedError(ErrorCode.DUPLICATE_RESOURCE, "The records of these letters are appended.")
 
 
 def _text(text: str) -> bytes:

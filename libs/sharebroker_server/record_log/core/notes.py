@@ -101,7 +101,7 @@ class Notes:
     def attached_in(self, first: int, end: int) -> Iterator[tuple[str, Note]]:
         """Yields the notes attached to a record with an offset in [first, end), ascending by offset.
 
-        The ranges of attached notes must not overlap.
+        The ranges of attached notes must be equal or not overlap.
         """
         for index in range(self._below(first), len(self.attached)):
             key = self.attached[index][1]

@@ -76,6 +76,14 @@ async def describe_groups(
     return pb.ShareGroupDescribeResponse(groups=groups)
 
 
+async def check_group(gateway: Gateway, group_id: str, deadline: Deadline) -> None:
+    """Raises GROUP_ID_NOT_FOUND, and the errors of the group's coordinator."""
+    described = await describe_groups(gateway, pb.ShareGroupDescribeRequest(group_ids=[group_id]), deadline)
+    for found in described.groups:
+        if found.error_code:
+            raise KafkaError(ErrorCode(found.error_code), found.error_message)
+
+
 async def delete_groups(
     gateway: Gateway, request: pb.DeleteGroupsRequest, deadline: Deadline
 ) -> pb.DeleteGroupsResponse:

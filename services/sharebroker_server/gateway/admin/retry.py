@@ -9,20 +9,17 @@ from uuid import uuid4
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
-from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.topics import Topic, check_group_id
 from sharebroker_server.gateway.admin.failed_records import read_journals
-from sharebroker_server.gateway.admin.groups import describe_groups
+from sharebroker_server.gateway.admin.groups import check_group
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.validation import check_request_id
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.security import audit
 
 MOST_OFFSETS: Final = 1_000
 """The number of records of one request."""
-
-LONGEST_REQUEST_ID: Final = 64
-"""Characters of a request id."""
 
 Result = pb.RetryFailedRecordsResponse.Result
 Selection = dict[int, set[int]]
@@ -39,13 +36,10 @@ async def retry_failed(
     """
     check_group_id(request.group_id)
     request_id = request.request_id or str(uuid4())
-    plain = request_id.replace("-", "").replace("_", "")
-    if len(request_id) > LONGEST_REQUEST_ID or not (plain.isalnum() and plain.isascii()):
-        text = f"request_id may have {LONGEST_REQUEST_ID} letters, digits, '-' and '_'."
-        raise invalid_field("request_id", text)
+    check_request_id(request_id)
     topic = gateway.topic(request.topic)
     selected = _selected(request, topic)
-    await _check_group(gateway, request.group_id, deadline)
+    await check_group(gateway, request.group_id, deadline)
     unlisted: Mapping[int, Set[int]] = {}
     if not request.include_unlisted:
         unlisted = await _unlisted(gateway, request.group_id, topic.topic_id, selected, deadline)
@@ -75,16 +69,6 @@ def _selected(request: pb.RetryFailedRecordsRequest, topic: Topic) -> Selection:
             )
         selected.setdefault(part.partition, set()).update(part.offsets)
     return selected
-
-
-async def _check_group(gateway: Gateway, group_id: str, deadline: Deadline) -> None:
-    """Raises GROUP_ID_NOT_FOUND, and the errors of the group's coordinator."""
-    described = await describe_groups(
-        gateway, group.ShareGroupDescribeRequest(group_ids=[group_id]), deadline
-    )
-    for found in described.groups:
-        if found.error_code:
-            raise KafkaError(ErrorCode(found.error_code), found.error_message)
 
 
 async def _unlisted(

@@ -14,6 +14,7 @@ MAX_WAIT: Final = 60.0
 
 
 MEMBER_ID_LENGTH: Final = 36
+LONGEST_REQUEST_ID: Final = 64
 RELEASE: Final = 2
 RENEW: Final = 4
 _MODES: Final = {int(mode): mode for mode in AcquireMode}
@@ -35,6 +36,14 @@ def check_topic_names(field: str, names: Iterable[str]) -> None:
     """Raises INVALID_TOPIC_EXCEPTION for the first invalid name."""
     for index, name in enumerate(names):
         check_topic_name(name, f"{field}[{index}]")
+
+
+def check_request_id(request_id: str) -> None:
+    """Raises INVALID_REQUEST for an id without 1 to 64 letters, digits, '-' and '_'."""
+    plain = request_id.replace("-", "").replace("_", "")
+    if len(request_id) > LONGEST_REQUEST_ID or not (plain.isalnum() and plain.isascii()):
+        text = f"request_id may have {LONGEST_REQUEST_ID} letters, digits, '-' and '_'."
+        raise invalid_field("request_id", text)
 
 
 def check_bounds(field: str, value: int, low: int, high: int) -> None:

@@ -16,7 +16,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder, Header
 from sharebroker_protocol.records.partitioner import Partitioner
-from sharebroker_protocol.records.record import MESSAGE_ID_HEADER, message_id_header
+from sharebroker_protocol.records.record import message_id_header
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.leader_calls.values import AppendResult
@@ -111,7 +111,7 @@ def _headers(record: pb.PublishRecord) -> list[tuple[str, bytes]]:
     """The headers of a record, with that of its message id."""
     headers = [(header.key, header.value) for header in record.headers]
     if record.message_id:
-        headers.append((MESSAGE_ID_HEADER, record.message_id.encode()))
+        headers.append(message_id_header(record.message_id))
     return headers
 
 

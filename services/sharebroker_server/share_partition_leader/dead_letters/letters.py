@@ -7,21 +7,23 @@ headers and the copy of the original headers are ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from sharebroker_protocol.model import Disposition
+from sharebroker_protocol.model import MESSAGE_ID_HEADER, Disposition
 from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder
-from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.letter_headers import (
+    MESSAGE_ID,
+    ORIGIN,
+    PREFIX,
+    WORDS,
+    CopyOutcome,
+    hops_of,
+    last_header,
+)
 
 Header = tuple[str, bytes | None]
-
-PREFIX: Final = "__dlq.errors."
-_HOPS: Final = PREFIX + "hops"
-_ORIGIN: Final = PREFIX + "origin"
-_MESSAGE_ID: Final = PREFIX + "message.id"
 
 MAX_BATCH_BYTES: Final = 1 << 20
 """The size of a batch of letters; a single larger letter has a batch of its own."""
@@ -32,25 +34,6 @@ _MESSAGES: Final[Mapping[int, str]] = {
     Disposition.EXPIRED: "Offset exceeded the maximum age.",
 }
 """The first two are Kafka's, which has no expiry."""
-
-_WORDS: Final[Mapping[int, str]] = {
-    Disposition.REJECTED: "CLIENT_REJECTED_NACK",
-    Disposition.EXHAUSTED: "MAX_DELIVERY_ATTEMPTS_REACHED",
-    Disposition.EXPIRED: "RECORD_EXPIRED",
-}
-"""The words of KIP-1317, which is a draft, and one of ours."""
-
-
-class CopyOutcome(StrEnum):
-    """Whether a letter has the key, the value and the headers of its record, and why not."""
-
-    FULL = "full"
-    OFF = "off"
-    """The group does not copy records."""
-    TOO_LARGE = "too_large"
-    """The letter would exceed max.message.bytes of the dead letter topic."""
-    GONE = "gone"
-    """The source log does not have the record any more, or it is unreadable."""
 
 
 class LetterSource(NamedTuple):
@@ -106,12 +89,6 @@ def make_letter(
     return Letter(original.key, original.value, headers, [*errors, _text("copy", CopyOutcome.TOO_LARGE)])
 
 
-def hops_of(headers: Iterable[Header]) -> int:
-    """Returns how often a record was a dead letter; 0 for other records."""
-    value = _last(headers, _HOPS)
-    return int(value) if value is not None and value.isdigit() and len(value) < 10 else 0
-
-
 def build_batch(letters: Iterable[Letter], now_ms: int, max_bytes: int) -> tuple[bytes, int]:
     """Returns a batch of the first letters, and their number; all have the timestamp `now_ms`.
 
@@ -155,7 +132,7 @@ def _kafka_headers(source: LetterSource, failed: FailedRecord) -> list[Header]:
 
 def _our_headers(source: LetterSource, failed: FailedRecord, before: Sequence[Header]) -> list[Header]:
     """Returns the headers without `copy`. A letter that fails again keeps its first origin and message id."""
-    headers = [_text("disposition", _WORDS.get(failed.disposition, _WORDS[Disposition.REJECTED]))]
+    headers = [_text("disposition", WORDS.get(failed.disposition, WORDS[Disposition.REJECTED]))]
     optional = {
         "reason": failed.reason,
         "timestamp": failed.time_ms,
@@ -163,23 +140,14 @@ def _our_headers(source: LetterSource, failed: FailedRecord, before: Sequence[He
         "client.id": failed.client_id,
     }
     headers += [_text(name, value) for name, value in optional.items() if value]
-    origin = _last(before, _ORIGIN)
+    origin = last_header(before, ORIGIN)
     if origin is None:
         origin = f"{source.topic}/{source.partition}/{failed.offset}".encode()
-    headers += [_text("hops", hops_of(before) + 1), (_ORIGIN, origin)]
+    headers += [_text("hops", hops_of(before) + 1), (ORIGIN, origin)]
     # Not as the message id of the letter: a record that is published to the topic would be a duplicate of it.
-    message_id = _last(before, MESSAGE_ID_HEADER) or _last(before, _MESSAGE_ID)
-    return headers if message_id is None else [*headers, (_MESSAGE_ID, message_id)]
+    message_id = last_header(before, MESSAGE_ID_HEADER) or last_header(before, MESSAGE_ID)
+    return headers if message_id is None else [*headers, (MESSAGE_ID, message_id)]
 
 
 def _text(name: str, value: object) -> Header:
     return PREFIX + name, str(value).encode()
-
-
-def _last(headers: Iterable[Header], name: str) -> bytes | None:
-    """Returns the value of the last header with a name, None without one."""
-    found = None
-    for key, value in headers:
-        if key == name:
-            found = value
-    return found

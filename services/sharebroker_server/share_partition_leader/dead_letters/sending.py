@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.letter_headers import MAX_HOPS, hops_of
 from sharebroker_server.aio import Turns
 from sharebroker_server.leader_calls.values import LettersCall
 from sharebroker_server.routing.router import Router
@@ -23,9 +24,6 @@ APPEND_TIMEOUT: Final = 30.0
 
 MADE_AT_ONCE: Final = 100
 """Letters that are made in one turn of the event loop."""
-
-MAX_HOPS: Final = 3
-"""How often a record may become a dead letter."""
 
 
 class LetterPortion(NamedTuple):
@@ -83,7 +81,7 @@ class LetterSender:
         original = read.records.get(offset)
         if offset in read.markers:
             self._counts.skip(partition, SkipCause.MARKER)
-        elif original is not None and making.hops_of(original.headers) >= MAX_HOPS:
+        elif original is not None and hops_of(original.headers) >= MAX_HOPS:
             self._counts.skip(partition, SkipCause.HOPS)
         else:
             return False

@@ -18,6 +18,7 @@ from sharebroker_server.share_partition_leader.dead_letters.append import append
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
+from sharebroker_server.share_partition_leader.log.redrive import redrive_records
 from sharebroker_server.share_partition_leader.log.retry import retry_records
 
 R = TypeVar("R")
@@ -64,6 +65,13 @@ class LogRpcs(SharePartitionLeaderServiceServicer):
     async def RetryRecords(self, request: pb.RetryRecordsRequest, context: Any) -> pb.RetryRecordsResponse:
         retry = partial(retry_records, self._leadership, self._turns, request)
         return await self._each(request.partitions, pb.RetryRecordsResponse, retry)
+
+    @override
+    async def RedriveRecords(
+        self, request: pb.RedriveRecordsRequest, context: Any
+    ) -> pb.RedriveRecordsResponse:
+        redrive = partial(redrive_records, request)
+        return await self._each(request.partitions, pb.RedriveRecordsResponse, redrive)
 
     @override
     async def WriteTxnMarkers(

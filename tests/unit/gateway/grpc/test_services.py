@@ -15,6 +15,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import (
     admin_pb2,
     admin_pb2_grpc,
+    dead_letters_pb2,
+    dead_letters_pb2_grpc,
     plan_pb2,
     plan_pb2_grpc,
     produce_pb2,
@@ -68,6 +70,8 @@ ALTER = cluster_pb2.IncrementalAlterConfigsRequest
 PUBLISHED = [produce_pb2.PublishRecord(text="x")]
 OFFSETS = group.DescribeShareGroupOffsetsRequest
 ALTERED = group.AlterShareGroupOffsetsRequest
+LETTERS = dead_letters_pb2.DeadLetterFilter(group_id="g", source_topic="flights")
+REDRIVE = dead_letters_pb2.RedriveDeadLettersRequest(topic="flights", filter=LETTERS)
 
 REQUESTS: Mapping[str, Mapping[str, Message]] = {
     "Consume": {
@@ -195,6 +199,15 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
     "InspectShareGroupState": {"": state.InspectShareGroupStateRequest(group_id="g", **ID)},  # type: ignore[arg-type]
     "ListFailedRecords": {"": admin_pb2.ListFailedRecordsRequest(group_id="g", topic="flights")},
     "RetryFailedRecords": {"": admin_pb2.RetryFailedRecordsRequest(group_id="g", topic="flights")},
+    "ListDeadLetters": {"": dead_letters_pb2.ListDeadLettersRequest(topic="flights")},
+    "SummarizeDeadLetters": {"": dead_letters_pb2.SummarizeDeadLettersRequest(topic="flights")},
+    "GetDeadLetter": {"": dead_letters_pb2.GetDeadLetterRequest(topic="flights")},
+    "RedriveDeadLetters": {
+        "": REDRIVE,
+        "for each target": REDRIVE,
+        "for each group": REDRIVE,
+    },
+    "DiscardDeadLetters": {"": dead_letters_pb2.DiscardDeadLettersRequest(topic="flights")},
     "IsActive": TRIGGERS,
     "StreamIsActive": TRIGGERS,
     "GetMetricSpec": TRIGGERS,
@@ -209,6 +222,7 @@ STUBS = {
     "ProduceService": produce_pb2_grpc.ProduceServiceStub,
     "PlanService": plan_pb2_grpc.PlanServiceStub,
     "AdminService": admin_pb2_grpc.AdminServiceStub,
+    "DeadLetterService": dead_letters_pb2_grpc.DeadLetterServiceStub,
     "ExternalScaler": externalscaler_pb2_grpc.ExternalScalerStub,
 }
 IN_SESSIONS = ("ShareFetch", "ShareAcknowledge")

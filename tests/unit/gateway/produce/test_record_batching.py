@@ -10,8 +10,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_protocol.model import MESSAGE_ID_HEADER
 from sharebroker_protocol.records.partitioner import partition_of
-from sharebroker_protocol.records.record import MESSAGE_ID_HEADER
 from sharebroker_server.gateway.produce.record_batching import by_partition
 from sharebroker_server.record_log.core.batch import header_of
 from tests.testkit.waiting import eventually

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.records.record import DELIVER_AT_HEADER, MESSAGE_ID_HEADER, with_own_headers
+from sharebroker_protocol.model import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.record import DELIVER_AT_HEADER, with_own_headers
 
 OTHER = ("other", b"1")
 

@@ -12,11 +12,14 @@ from sharebroker_server.record_log.core.addressed import (
     CopiedRun,
     CopyAddress,
     check_not_copied,
+    check_not_redriven,
     copied,
     copies_in,
     find_copy,
     hidden_from,
     note_of,
+    redrive_note,
+    redriven,
 )
 from sharebroker_server.record_log.core.notes import Note, Notes
 
@@ -98,3 +101,19 @@ def test_copies_agree_with_a_list_of_all_records(appends: list[tuple[set[int], s
                 offset for offset, copied_from, other in model if (copied_from, other) == (source, group)
             ]
             assert find_copy(runs, source) == max(copies, default=None)
+
+
+def test_a_redrive_is_found_by_its_letters_and_hides_nothing() -> None:
+    address, all_groups = CopyAddress("g", "dlq/0/"), CopyAddress("", "dlq/0/")
+    first = redrive_note([7, 8, 4], 10, address) | note_of([1, 1, 2], 10, address)
+    notes = Notes(first | redrive_note([5], 13, all_groups))
+    assert redriven(notes.items(), address) == [(7, 8, 10), (4, 4, 12)]
+    assert redriven(notes.items(), all_groups) == [(5, 5, 13)]
+    assert redriven(notes.items(), CopyAddress("g", "dlq/1/")) == []
+    assert copied(notes.items(), "g") == [(1, 1, 10), (1, 2, 11)]
+    assert list(hidden_from(notes, "h", 0, 99)) == [(10, 12)]
+    assert list(hidden_from(notes, "g", 0, 99)) == []
+    assert set(copies_in(notes, 0, 99)) == {(10, 12), (13, 13)}
+    check_not_redriven(notes.items(), [9], address)
+    with pytest.raises(AlreadyCopiedError):
+        check_not_redriven(notes.items(), [9, 4], address)

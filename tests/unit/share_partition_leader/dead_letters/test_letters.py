@@ -9,12 +9,10 @@ from sharebroker_protocol.model import Disposition
 from sharebroker_server.share_partition_leader.dead_letters.letters import (
     MAX_BATCH_BYTES,
     FailedRecord,
-    Header,
     Letter,
     LetterSource,
     OriginalRecord,
     build_batch,
-    hops_of,
     make_letter,
 )
 
@@ -118,22 +116,6 @@ def test_a_letter_has_no_message_id_of_its_own(copy: bool) -> None:
             found = texts(headers)
             assert found.count(("__dlq.errors.message.id", "id")) == 1
             assert "sharebroker.message.id" not in dict(found)
-
-
-@pytest.mark.parametrize(
-    ("headers", "hops"),
-    [
-        ([], 0),
-        ([("__dlq.errors.hops", b"3")], 3),
-        ([("__dlq.errors.hops", b"3"), ("__dlq.errors.hops", b"4")], 4),
-        ([("__dlq.errors.hops", None)], 0),
-        ([("__dlq.errors.hops", b"-1")], 0),
-        ([("__dlq.errors.hops", b"\xff")], 0),
-        ([("__dlq.errors.hops", b"9" * 5000)], 0),
-    ],
-)
-def test_hops_are_read_from_the_header(headers: list[Header], hops: int) -> None:
-    assert hops_of(headers) == hops
 
 
 def letter(size: int) -> Letter:

@@ -1563,6 +1563,209 @@ class RetryRecordsResponse(_message.Message):
 Global___RetryRecordsResponse: _TypeAlias = RetryRecordsResponse  # noqa: Y015
 
 @_typing.final
+class RedriveRecordsRequest(_message.Message):
+    """The records of letters from one partition of a dead letter topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.bytes
+        """Absent: null."""
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.bytes | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+        _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+    @_typing.final
+    class Record(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        LETTER_OFFSET_FIELD_NUMBER: _builtins.int
+        SOURCE_FIELD_NUMBER: _builtins.int
+        SOURCE_OFFSET_FIELD_NUMBER: _builtins.int
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        HEADERS_FIELD_NUMBER: _builtins.int
+        letter_offset: _builtins.int
+        """The offset of the letter."""
+        source: _builtins.str
+        """The record that failed, as topic/partition/offset."""
+        source_offset: _builtins.int
+        """The offset of that record."""
+        key: _builtins.bytes
+        value: _builtins.bytes
+        @_builtins.property
+        def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RedriveRecordsRequest.Header]: ...
+        def __init__(
+            self,
+            *,
+            letter_offset: _builtins.int = ...,
+            source: _builtins.str = ...,
+            source_offset: _builtins.int = ...,
+            key: _builtins.bytes | None = ...,
+            value: _builtins.bytes | None = ...,
+            headers: _abc.Iterable[Global___RedriveRecordsRequest.Header] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "key", b"key", "value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "headers", b"headers", "key", b"key", "letter_offset", b"letter_offset", "source", b"source", "source_offset", b"source_offset", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
+        _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
+        _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+        _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__key) -> _WhichOneofReturnType__key | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        RECORDS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        @_builtins.property
+        def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___RedriveRecordsRequest.Record]:
+            """In the order of their letters."""
+
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            records: _abc.Iterable[Global___RedriveRecordsRequest.Record] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    """The only group that receives the copies; its source is this partition. Empty: all groups receive them."""
+    request_id: _builtins.str
+    """The partition of the letters and the redrive: a repeated request appends no letter's record twice."""
+    validate_only: _builtins.bool
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RedriveRecordsRequest.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___RedriveRecordsRequest.Partition] | None = ...,
+        group_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "partitions", b"partitions", "request_id", b"request_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveRecordsRequest: _TypeAlias = RedriveRecordsRequest  # noqa: Y015
+
+@_typing.final
+class RedriveRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Result(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        LETTER_OFFSET_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        COPY_OFFSET_FIELD_NUMBER: _builtins.int
+        letter_offset: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        copy_offset: _builtins.int
+        """-1 with `validate_only`."""
+        def __init__(
+            self,
+            *,
+            letter_offset: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            copy_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["copy_offset", b"copy_offset", "error_code", b"error_code", "error_message", b"error_message", "letter_offset", b"letter_offset"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        RESULTS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        """An error of the partition; records may have been copied."""
+        error_message: _builtins.str
+        @_builtins.property
+        def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___RedriveRecordsResponse.Result]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            results: _abc.Iterable[Global___RedriveRecordsResponse.Result] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "results", b"results", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RedriveRecordsResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___RedriveRecordsResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedriveRecordsResponse: _TypeAlias = RedriveRecordsResponse  # noqa: Y015
+
+@_typing.final
 class WriteTxnMarkersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

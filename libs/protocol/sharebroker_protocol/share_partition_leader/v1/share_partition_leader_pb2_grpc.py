@@ -102,6 +102,11 @@ class SharePartitionLeaderServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsResponse.FromString,
                 _registered_method=True)
+        self.RedriveRecords = channel.unary_unary(
+                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RedriveRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RedriveRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RedriveRecordsResponse.FromString,
+                _registered_method=True)
         self.WriteTxnMarkers = channel.unary_unary(
                 '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/WriteTxnMarkers',
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.WriteTxnMarkersRequest.SerializeToString,
@@ -226,6 +231,13 @@ class SharePartitionLeaderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RedriveRecords(self, request, context):
+        """Appends the records of dead letters, each letter's once. Not in Kafka.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WriteTxnMarkers(self, request, context):
         """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27).
         """
@@ -321,6 +333,11 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
                     servicer.RetryRecords,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsResponse.SerializeToString,
+            ),
+            'RedriveRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedriveRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RedriveRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RedriveRecordsResponse.SerializeToString,
             ),
             'WriteTxnMarkers': grpc.unary_unary_rpc_method_handler(
                     servicer.WriteTxnMarkers,
@@ -697,6 +714,33 @@ class SharePartitionLeaderService:
             '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RetryRecords',
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsRequest.SerializeToString,
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RetryRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedriveRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/RedriveRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RedriveRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RedriveRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

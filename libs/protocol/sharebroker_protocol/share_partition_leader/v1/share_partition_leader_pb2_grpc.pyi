@@ -71,6 +71,8 @@ class SharePartitionLeaderServiceStub:
     """Recalls scheduled records: no share group delivers them. Not in Kafka."""
     RetryRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RetryRecordsRequest, _share_partition_leader_pb2.RetryRecordsResponse]
     """Appends copies of records that only one share group receives. Not in Kafka."""
+    RedriveRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RedriveRecordsRequest, _share_partition_leader_pb2.RedriveRecordsResponse]
+    """Appends the records of dead letters, each letter's once. Not in Kafka."""
     WriteTxnMarkers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]
     """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]
@@ -123,6 +125,8 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """Recalls scheduled records: no share group delivers them. Not in Kafka."""
     RetryRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RetryRecordsRequest, _share_partition_leader_pb2.RetryRecordsResponse]  # type: ignore[assignment]
     """Appends copies of records that only one share group receives. Not in Kafka."""
+    RedriveRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RedriveRecordsRequest, _share_partition_leader_pb2.RedriveRecordsResponse]  # type: ignore[assignment]
+    """Appends the records of dead letters, each letter's once. Not in Kafka."""
     WriteTxnMarkers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]  # type: ignore[assignment]
     """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]  # type: ignore[assignment]
@@ -250,6 +254,14 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.RetryRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.RetryRecordsResponse]]:
         """Appends copies of records that only one share group receives. Not in Kafka."""
+
+    @_abc_1.abstractmethod
+    def RedriveRecords(
+        self,
+        request: _share_partition_leader_pb2.RedriveRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.RedriveRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.RedriveRecordsResponse]]:
+        """Appends the records of dead letters, each letter's once. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def WriteTxnMarkers(

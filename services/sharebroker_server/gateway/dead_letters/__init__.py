@@ -1,0 +1,1 @@
+"""Reads, redrives and discards dead letters."""
