@@ -14,6 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from sharebroker_protocol.model import MESSAGE_ID_HEADER, Disposition
 from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder
 from sharebroker_protocol.records.letter_headers import (
+    MAX_HOPS,
     MESSAGE_ID,
     ORIGIN,
     PREFIX,
@@ -87,6 +88,11 @@ def make_letter(
         header for header in before if not header[0].startswith(PREFIX) and header[0] != MESSAGE_ID_HEADER
     ]
     return Letter(original.key, original.value, headers, [*errors, _text("copy", CopyOutcome.TOO_LARGE)])
+
+
+def has_most_hops(headers: Iterable[Header]) -> bool:
+    """Returns whether a record was a dead letter so often that it gets no letter any more."""
+    return hops_of(headers) >= MAX_HOPS
 
 
 def build_batch(letters: Iterable[Letter], now_ms: int, max_bytes: int) -> tuple[bytes, int]:

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.records.letter_headers import MAX_HOPS, hops_of
 from sharebroker_server.aio import Turns
 from sharebroker_server.leader_calls.values import LettersCall
 from sharebroker_server.routing.router import Router
@@ -81,7 +80,7 @@ class LetterSender:
         original = read.records.get(offset)
         if offset in read.markers:
             self._counts.skip(partition, SkipCause.MARKER)
-        elif original is not None and hops_of(original.headers) >= MAX_HOPS:
+        elif original is not None and making.has_most_hops(original.headers):
             self._counts.skip(partition, SkipCause.HOPS)
         else:
             return False

@@ -13,6 +13,7 @@ from sharebroker_server.share_partition_leader.dead_letters.letters import (
     LetterSource,
     OriginalRecord,
     build_batch,
+    has_most_hops,
     make_letter,
 )
 
@@ -151,3 +152,8 @@ def test_a_letter_above_the_limit_of_the_topic_has_headers_only() -> None:
         assert count == 1
         assert dict(record.headers)["__dlq.errors.copy"] == outcome.encode()
         assert (record.value is None) == (outcome == "too_large")
+
+
+@pytest.mark.parametrize(("hops", "most"), [("2", False), ("3", True), ("4", True)])
+def test_the_letters_of_a_record_are_bounded(hops: str, most: bool) -> None:
+    assert has_most_hops([("__dlq.errors.hops", hops.encode())]) is most
