@@ -25,6 +25,7 @@ class ExpectedLetters:
         self._failed: set[int] = set()
         self._rejected: set[int] = set()
         self._written: Counter[int] = Counter()
+        self._permitted: Counter[int] = Counter()
         self._resets = 0
 
     @property
@@ -38,6 +39,12 @@ class ExpectedLetters:
         self._rejected.clear()
         self._resets += 1
 
+    def initialised_again(self) -> None:
+        """Permits a second letter of each archiving record: the state was kept under a higher state epoch, to
+        which notes belong (decision 0103).
+        """
+        self._permitted.update(offset for offset in self._failed if self._stored.archiving(offset))
+
     def rejected(self, offset: int) -> None:
         """Adds a rejection that was applied: no later acceptance replaces it."""
         self._rejected.add(offset)
@@ -50,9 +57,10 @@ class ExpectedLetters:
         """Adds a letter. Raises Violation."""
         offset = letter.offset
         self._written[offset] += 1
-        if self._written[offset] > 1 + self._resets:
+        permitted = self._resets + self._permitted[offset]
+        if self._written[offset] > 1 + permitted:
             broken(Invariant.LETTER_ONCE, f"{self._share} {offset} has another letter")
-        if self._required and not self._resets and not self._stored.archiving(offset):
+        if self._required and not permitted and not self._stored.archiving(offset):
             broken(Invariant.LETTER_OF_FAILURE, f"{self._share} {offset} is not archiving")
 
     def check(self, offsets: Iterable[int], accepted: Iterable[int]) -> None:

@@ -173,6 +173,7 @@ class ShareModel:
             # The current leader will reload the state, without its locks.
             self._unsettled = max(self._unsettled, record.leader_epoch)
             self._held.clear()
+            self.letters.initialised_again()
         self._state_epoch = max(self._state_epoch, record.state_epoch)
         previous_counts = {
             offset: self.stored.at(offset).deliveries for offset in range(self.stored.start, record.start)

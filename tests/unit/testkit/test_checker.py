@@ -583,6 +583,13 @@ SOUND_WITH_LETTERS: dict[str, Sequence[Event]] = {
         requested(Verdict.ACCEPT, 1, ask=1),
         change(start=1),
     ],
+    "a letter is sent again after the state was initialised again": [
+        *REJECTED,
+        letter(),
+        whole(Run(0, 0, ARCHIVING, 1), state_epoch=2),
+        letter(),
+        change(start=1),
+    ],
     "a record fails again after an administrator's change": [
         *REJECTED,
         letter(),
