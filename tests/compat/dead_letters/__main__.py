@@ -27,11 +27,18 @@ SCENARIOS: Final = (*feature_levels.SCENARIOS, *settings.SCENARIOS, *failures.SC
 PROPERTIES: Final = {"group.share.min.record.lock.duration.ms": 1000}
 
 
+BROKEN: Final = "not finished"
+"""The start of what a scenario observes that did not finish."""
+
+
 async def _observe(address: str, scenarios: Sequence[Scenario]) -> dict[str, Observed]:
     seen: dict[str, Observed] = {}
     for scenario in scenarios:
         async with connected(address) as client:
-            seen[scenario.name] = await scenario.run(client)
+            try:
+                seen[scenario.name] = await scenario.run(client)
+            except (AssertionError, TimeoutError) as error:
+                seen[scenario.name] = [f"{BROKEN}: {error!r}"]
     return seen
 
 
@@ -43,7 +50,7 @@ def compare(scenarios: Sequence[Scenario], kafka: dict[str, Observed], ours: dic
         if other is None:
             typer.echo(f"skipped  {scenario.name}: needs share.version={scenario.level}")
             continue
-        if one == other:
+        if one == other and not any(line.startswith(BROKEN) for line in one):
             typer.echo(f"same     {scenario.name}")
             continue
         unexpected += not scenario.difference

@@ -180,7 +180,7 @@ async def chained(queue: Queue) -> Observed:
     await queue.prepare(1)
     await queue.fail(1, (0, 0, [REJECT]))
     seen = await queue.written(1)
-    second = Queue(queue.client, f"{queue.name}.second")
+    second = Queue(queue.client, f"{queue.name}.second", f"dlq.{queue.name}.source")
     second.topic_id = await create(queue.client, second.source, 1, {ENABLE: "true"})
     await queue.configure((NAME, second.source))
     await queue.publish([(b"k", b"v")])
@@ -360,7 +360,37 @@ async def deleted_before(queue: Queue) -> Observed:
     return await queue.written(1)
 
 
-@_story("states in the state topic")
+@_story("records of an aborted transaction")
+async def aborted(queue: Queue) -> Observed:
+    await queue.with_letters()
+    await queue.prepare([], {"share.isolation.level": "read_committed"})
+    await queue.transact(commit=False)
+    await queue.publish([(b"k", b"v")])
+    await queue.fail(2, (1, 1, [GAP]), (2, 2, [REJECT]))
+    return await queue.written(1)
+
+
+@_story("records of an aborted transaction, read uncommitted")
+async def aborted_uncommitted(queue: Queue) -> Observed:
+    await queue.with_letters()
+    await queue.prepare([])
+    await queue.transact(commit=False)
+    await queue.fail(2, (0, 0, [REJECT]), (1, 1, [GAP]))
+    return await queue.written(1)
+
+
+@_story("locked for too long with a transaction marker", "Ours writes no letter for the marker.")
+async def marker(queue: Queue) -> Observed:
+    await queue.with_letters()
+    await queue.prepare([], {LIMIT: "2", LOCK: "1000"})
+    await queue.transact(commit=True)
+    await queue.acquire(2)
+    await queue.acquire(2)
+    await queue.until_lag()
+    return await queue.written(1)
+
+
+@_story("states in the state topic", "Ours stores the start offset after the change; no state below it.")
 async def states(queue: Queue) -> Observed:
     await queue.with_letters()
     await queue.prepare(2)

@@ -22,11 +22,15 @@ from tests.compat.dead_letters.scenarios import (
     changed,
     described,
 )
+from tests.integration.kafka.producers import Writer
 from tests.support.kafka_client import Batch, KafkaClient, answered, part, runs
 from tests.support.kafka_state import Record, read_record
 from tests.testkit.waiting import eventually
 
-PRODUCE, FETCH, DELETE_RECORDS, DESCRIBE_OFFSETS = 0, 1, 21, 90
+PRODUCE, FETCH, FIND_COORDINATOR, DELETE_RECORDS, DESCRIBE_OFFSETS = 0, 1, 10, 21, 90
+_NO_COORDINATOR: Final = (14, 15, 16)
+_NEW_TOPIC: Final = (3, 6)
+"""Errors of a topic that was created a moment ago."""
 NAME: Final = "errors.deadletterqueue.topic.name"
 COPY: Final = "errors.deadletterqueue.copy.record.enable"
 ENABLE: Final = "errors.deadletterqueue.group.enable"
@@ -49,19 +53,19 @@ class Queue:
 
     client: KafkaClient
     name: str
+    source: str = ""
     topic_id: str = ""
     member_id: str = field(default_factory=lambda: uuid4().hex[:22])
     member_epoch: int = 0
     session_epoch: int = 0
     acquired: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.source = self.source or f"{self.name}.source"
+
     @property
     def group(self) -> str:
         return f"{self.name}.group"
-
-    @property
-    def source(self) -> str:
-        return f"{self.name}.source"
 
     @property
     def letters(self) -> str:
@@ -82,7 +86,7 @@ class Queue:
         self.topic_id = await create(self.client, self.source, partitions)
         if isinstance(records, int):
             records = [(f"k{number}".encode(), f"v{number}".encode()) for number in range(records)]
-        for partition in range(partitions):
+        for partition in range(partitions if records else 0):
             await self.publish(records, partition, codec)
         await self.configure((NAME, self.letters), ("share.auto.offset.reset", "earliest"))
         await self.configure((POLICY, "archive"))
@@ -106,9 +110,26 @@ class Queue:
             builder.append(TIME, key, value, [("original", b"header")])
         sent = part(PRODUCE, "PartitionProduceData", index=partition, records=builder.build())
         topic = part(PRODUCE, "TopicProduceData", name=self.source, partition_data=[sent])
-        response = await self.client.ask(PRODUCE, 9, acks=-1, timeout_ms=5000, topic_data=[topic])
-        (written,) = response.responses[0].partition_responses
-        assert not written.error_code, written.error_code
+
+        async def appended() -> bool:
+            response = await self.client.ask(PRODUCE, 9, acks=-1, timeout_ms=5000, topic_data=[topic])
+            (written,) = response.responses[0].partition_responses
+            assert written.error_code in (0, *_NEW_TOPIC), written.error_code
+            return not written.error_code
+
+        await eventually(appended, SECONDS)
+
+    async def transact(self, commit: bool) -> None:
+        """Appends a record of a transaction, and its marker."""
+        writer = Writer(self.client, self.source, self.topic_id, f"{self.name}.transaction")
+
+        async def begun() -> bool:
+            await self.client.ask(FIND_COORDINATOR, 4, key_type=1, coordinator_keys=[writer.name])
+            return not await writer.init()
+
+        await eventually(begun, SECONDS)
+        assert not (await writer.write(0))[0]
+        assert not await writer.end(commit)
 
     # The member
 
@@ -116,14 +137,17 @@ class Queue:
         """Joins the group; returns once partitions are assigned."""
         self.member_epoch = self.session_epoch = 0
         self.member_id = uuid4().hex[:22]
-        async with asyncio.timeout(SECONDS):
-            while True:
-                fields = {} if self.member_epoch else {"subscribed_topic_names": [self.source]}
-                beat = await self.client.heartbeat(self.group, self.member_id, self.member_epoch, **fields)
-                assert not beat.error_code, (beat.error_code, beat.error_message)
-                self.member_epoch = beat.member_epoch
-                if beat.assignment is not None and beat.assignment.topic_partitions:
-                    return
+        await eventually(self._is_assigned, SECONDS)
+
+    async def _is_assigned(self) -> bool:
+        fields = {} if self.member_epoch else {"subscribed_topic_names": [self.source]}
+        beat = await self.client.heartbeat(self.group, self.member_id, self.member_epoch, **fields)
+        if beat.error_code in _NO_COORDINATOR:  # Kafka creates its topic when a coordinator is searched
+            await self.client.ask(FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[self.group])
+            return False
+        assert not beat.error_code, (beat.error_code, beat.error_message)
+        self.member_epoch = beat.member_epoch
+        return beat.assignment is not None and bool(beat.assignment.topic_partitions)
 
     async def acquire(self, number: int, partitions: int = 1) -> None:
         """Joins if necessary, and acquires this number of records."""
