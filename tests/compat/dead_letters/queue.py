@@ -22,6 +22,7 @@ from tests.compat.dead_letters.scenarios import (
     changed,
     described,
 )
+from tests.integration.kafka.logs import list_offset
 from tests.integration.kafka.producers import Writer
 from tests.support.kafka_client import Batch, KafkaClient, answered, part, runs
 from tests.support.kafka_state import Record, read_record
@@ -130,6 +131,11 @@ class Queue:
         await eventually(begun, SECONDS)
         assert not (await writer.write(0))[0]
         assert not await writer.end(commit)
+
+        async def ended() -> bool:  # the marker may follow the response
+            return bool((await list_offset(self.client, self.source, -1)).offset == 2)
+
+        await eventually(ended, SECONDS)
 
     # The member
 
