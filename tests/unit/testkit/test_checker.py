@@ -714,6 +714,14 @@ SOUND: dict[str, Sequence[Event]] = {
         JournalRead(3.0, SHARE, (0, 1), 0),
         JournalRead(3.0, SHARE, (1,), 1),
     ],
+    "a record whose rejection was undone fails again": [
+        whole(start=0),
+        requested(Verdict.REJECT, 1),
+        change(Run(0, 0, ARCHIVED, 1), failed=(0,)),
+        change(Run(0, 0, AVAILABLE, 2)),
+        change(Run(0, 0, ARCHIVED, 3), failed=(0,)),
+        JournalRead(3.0, SHARE, (0, 0), 0),
+    ],
     "a deleted state lists nothing": [
         *TWO_FAILED,
         Reset(4.0, SHARE),
