@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from sharebroker_protocol.errors import KafkaError, invalid_field
 from sharebroker_protocol.model import (
-    ENDED,
+    FINISHED,
     LONGEST_HOLDER,
     LONGEST_STORED_REASON,
     Disposition,
@@ -304,12 +304,18 @@ class Run:
 
         Runs that ended unite across batches: the batch is the unit of redelivery.
         """
+        state = self.state
+        if (
+            self.last + 1 != other.first
+            or state is not other.state
+            or self.delivery_count != other.delivery_count
+        ):
+            return False
+        if state in FINISHED:  # such runs differ in nothing else that matters
+            return True
         return (
-            self.last + 1 == other.first
-            and self.state is other.state
-            and self.delivery_count == other.delivery_count
-            and self.lock is other.lock
-            and (self.batch is other.batch or self.state in ENDED)
+            self.lock is other.lock
+            and (self.batch is other.batch or state is ARCHIVING)
             and self.pending is None
             and other.pending is None
             and self.not_before_ms == other.not_before_ms
