@@ -24,8 +24,9 @@ COSTS: Final = {
     "tests/property/kafka_wire": 20,
     "tests/scenarios": 2,
     "tests/unit/client": 2,
+    "tests/unit/gateway": 2,
 }
-"""CPU per byte of the test modules below a folder, in relation to the other unit tests."""
+"""CPU and waits per byte of the test modules below a folder, in relation to the other unit tests."""
 
 
 def divide(costs: Mapping[Path, int], parts: int) -> list[list[Path]]:
