@@ -109,13 +109,13 @@ async def changed(
 ) -> Observed:
     """Returns the configs of one resource once they differ from `before`, or after some seconds.
 
-    A change may be visible only after its response.
+    A change may be visible only after its response, and one key after the other.
     """
-    seen = before
+    seen, last = before, None
     with suppress(TimeoutError):
         async with asyncio.timeout(VISIBLE_WITHIN):
-            while seen == before:
-                seen = await described(client, kind, name, *keys)
+            while seen == before or seen != last:
+                last, seen = seen, await described(client, kind, name, *keys)
     return seen
 
 
