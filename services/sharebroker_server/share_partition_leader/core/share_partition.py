@@ -180,14 +180,13 @@ class SharePartition:
         return offset if offset is not None and offset < log_end else None
 
     def archiving(self, limit: int) -> Sequence[events.ArchivingRecords]:
-        """Returns the records whose dead letters have to be written, by offset; at most `limit` offsets."""
+        """Returns the records whose dead letters have to be written, by offset; none once it stops."""
+        if self.stopping:
+            return ()
         return archiving.requested_letters(self.in_flight, limit, self.settings.delivery_count_limit)
 
     def archiving_ranges(self) -> Sequence[tuple[int, int]]:
-        """Returns the offsets that the next leader may load as archiving, and request the letters of again.
-
-        Records that `LettersWritten` archived are among them until that is durable.
-        """
+        """Returns the offsets that the next leader may load as archiving, with those that are archived in memory."""
         return archiving.stored_ranges(self.in_flight, self._writes.letters())
 
     def next_deadline(self) -> float | None:
