@@ -186,7 +186,7 @@ class SharePartition:
         return archiving.requested_letters(self.in_flight, limit, self.settings.delivery_count_limit)
 
     def archiving_ranges(self) -> Sequence[tuple[int, int]]:
-        """Returns the offsets that the next leader may load as archiving, with those that are archived in memory."""
+        """Returns the offsets that the next leader may load as archiving; some may be archived in memory."""
         return archiving.stored_ranges(self.in_flight, self._writes.letters())
 
     def next_deadline(self) -> float | None:
