@@ -60,7 +60,9 @@ class ExpectedLetters:
         permitted = self._resets + self._permitted[offset]
         if self._written[offset] > 1 + permitted:
             broken(Invariant.LETTER_ONCE, f"{self._share} {offset} has another letter")
-        if self._required and not permitted and not self._stored.archiving(offset):
+        # An acceptance whose response was an error may be stored, although the record fails later.
+        waits = self._stored.archiving(offset) or offset < self._stored.start
+        if self._required and not permitted and not waits:
             broken(Invariant.LETTER_OF_FAILURE, f"{self._share} {offset} is not archiving")
 
     def check(self, offsets: Iterable[int], accepted: Iterable[int]) -> None:
