@@ -120,9 +120,9 @@ async def test_a_broker_with_another_secret_is_denied_until_they_agree(
             topic, _ = await client.create()
             error = await rejection(outside.publish(topic, ["0"]))
             assert error.retriable, error
-            log = with_file.process("share-partition-leader").log
-            assert DENIED in log
-            assert "signed with another secret" in log
+            leader = with_file.process("share-partition-leader")
+            await eventually(lambda: DENIED in leader.log, TIMEOUT)
+            await eventually(lambda: "signed with another secret" in leader.log, TIMEOUT)
             await client.publish(topic, ["0"])
             replace(other, FIRST)
             await eventually(lambda: CHANGED in outsider.log, TIMEOUT)
