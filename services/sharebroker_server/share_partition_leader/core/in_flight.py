@@ -239,7 +239,7 @@ class InFlight:
             return
         self.runs, self.firsts = runs, [run.first for run in runs]
         self.start, self.end = runs[0].first, runs[-1].last
-        ready = waiting = finished = 0
+        ready = waiting = finished = 0  # as `tally` counts, without a call per run: there may be 20,000
         due = self.due
         for run in runs:
             state = run.state
@@ -463,8 +463,3 @@ class InFlight:
         run.last = at - 1
         self.runs.insert(index + 1, rest)
         self.firsts.insert(index + 1, at)
-
-    def _absorb_next(self, index: int) -> None:
-        self.runs[index].last = self.runs[index + 1].last
-        del self.runs[index + 1]
-        del self.firsts[index + 1]

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from sharebroker_protocol.errors import KafkaError, invalid_field
+from sharebroker_protocol.errors import invalid_field
 from sharebroker_protocol.model import (
     FINISHED,
     LONGEST_HOLDER,
@@ -167,10 +167,7 @@ def member_holder(member_id: str, principal: str = "") -> str:
 
     Raises INVALID_REQUEST if it could not be stored with a lock.
     """
-    holder = f"{encoded_principal(principal)}@{member_id}" if principal else f"@{member_id}"
-    if len(holder) > LONGEST_HOLDER:
-        raise _too_long(holder)
-    return holder
+    return _checked(f"{encoded_principal(principal)}@{member_id}" if principal else f"@{member_id}")
 
 
 def stream_holder(number: int, member_id: str, principal: str = "") -> str:
@@ -178,15 +175,15 @@ def stream_holder(number: int, member_id: str, principal: str = "") -> str:
 
     Raises INVALID_REQUEST if it could not be stored with a failed record.
     """
-    holder = f"{number}{encoded_principal(principal)}@{member_id}"
+    return _checked(f"{number}{encoded_principal(principal)}@{member_id}")
+
+
+def _checked(holder: str) -> str:
+    """Raises INVALID_REQUEST for a holder that could not be stored."""
     if len(holder) > LONGEST_HOLDER:
-        raise _too_long(holder)
+        text = f"Principal and member id have {len(holder)} characters; {LONGEST_HOLDER} are allowed."
+        raise invalid_field("member_id", text)
     return holder
-
-
-def _too_long(holder: str) -> KafkaError:
-    text = f"Principal and member id have {len(holder)} characters; {LONGEST_HOLDER} are allowed."
-    return invalid_field("member_id", text)
 
 
 def member_of(holder: str) -> str:
