@@ -149,6 +149,9 @@ MAX_BATCHES: Final = 10_000
 MAX_HEADERS: Final = 100_000
 """The largest number of headers of a large record; they are read in one step."""
 
+UNREADABLE: Final = (CorruptRecordException, IndexError, ValueError)
+"""What the decoder of records raises for a batch that it cannot read."""
+
 SLICE_RECORDS: Final = 4_000
 """The number of records in a slice."""
 

@@ -7,17 +7,17 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
-from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.topics import Topic
+from sharebroker_server.gateway.admin.partitions import list_offsets
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.dead_letters import LetterRecord, ScanPosition
 from sharebroker_server.gateway.log_fetch import LogFetchLimits, committed_batches, fetch_log, headers_of
-from sharebroker_server.record_log.record_validation import plain_batch
+from sharebroker_server.record_log.record_validation import UNREADABLE, plain_batch
 
 MOST_RECORDS: Final = 20_000
 """Records that one part reads, and one batch beyond."""
@@ -136,10 +136,7 @@ class LetterScan:
     async def _log_start(self, partition: int) -> int:
         request = leader.ListOffsetsRequest()
         request.partitions.add(topic_id=self._topic.topic_id, partition=partition, timestamp=_EARLIEST)
-        response = await self._gateway.leaders.forward(
-            lambda stub: stub.ListOffsets, request, leader.ListOffsetsResponse, self._deadline
-        )
-        (found,) = response.partitions
+        (found,) = (await list_offsets(self._gateway, request, self._deadline)).partitions
         if found.error_code:
             raise KafkaError(ErrorCode(found.error_code), found.error_message)
         return found.offset
@@ -158,7 +155,7 @@ class LetterScan:
                 )
                 if number % _DECODED_AT_ONCE == 0:
                     await self._gateway.turns.next()
-        except (CorruptRecordException, UnicodeDecodeError, IndexError, ValueError):
+        except UNREADABLE:
             return
         except KafkaError as error:
             if error.code not in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE):

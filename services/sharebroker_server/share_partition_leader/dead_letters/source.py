@@ -12,14 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
-from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.record_log.record_validation import plain_batch
+from sharebroker_server.record_log.record_validation import UNREADABLE, plain_batch
 from sharebroker_server.share_partition_leader.dead_letters.letters import OriginalRecord
 
 READ_BYTES: Final = 1 << 20
@@ -108,7 +107,7 @@ class RecordReader:
                 if following > wanted[-1] or size >= room:
                     break
             self._position = position._replace(next_offset=following)
-        except (KafkaError, CorruptRecordException, UnicodeDecodeError, IndexError, ValueError):
+        except (KafkaError, *UNREADABLE):
             return found, len(wanted), size
         if size < room:
             return found, len(wanted), size
