@@ -6,7 +6,7 @@ on every fetch or acknowledgement: a named tuple costs a third of a frozen datac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -98,6 +98,10 @@ class Disposition(IntEnum):
     REJECTED = 1
     EXHAUSTED = 2
     EXPIRED = 3
+
+
+DISPOSITION_NAMES: Final[Mapping[int, str]] = {each: each.name.lower() for each in Disposition}
+"""The names that users see, by number."""
 
 
 class AckType(IntEnum):

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import DISPOSITION_NAMES
 
-DISPOSITIONS = ("rejected", "exhausted", "expired")
+DISPOSITIONS = tuple(DISPOSITION_NAMES.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 from uuid import uuid4
-
-import grpc
-from typing_extensions import override
 
 from sharebroker.acls import Acl, AclSelection, creation_of, deleted_acls, filter_fields, listed_acls
 from sharebroker.admin_model import (
@@ -29,7 +26,7 @@ from sharebroker.admin_model import (
     TopicDescription,
     UserDescription,
 )
-from sharebroker.aio.connection import AsyncClient, Connection
+from sharebroker.aio.connection import RequestClient
 from sharebroker.aio.scram import HASHES, mechanism_name, upsertion
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
@@ -77,7 +74,7 @@ def _name_of(part: cluster.QuotaEntityPart) -> str | None:
     return part.entity_name if part.HasField("entity_name") else None
 
 
-class Admin(AsyncClient):
+class Admin(RequestClient):
     """Manages topics, groups, configs, users, ACLs and quotas (Kafka: Admin).
 
     Each method raises KafkaError and then changed nothing.
@@ -88,17 +85,8 @@ class Admin(AsyncClient):
 
         A call connects again within this time if an attempt times out, but not if it is refused.
         """
-        self._connection = Connection(address)
+        super().__init__(address, request_timeout)
         self._calls = self._connection.admin
-        self._timeout = request_timeout
-
-    @override
-    async def close(self) -> None:
-        """Closes the connection."""
-        await self._connection.close()
-
-    async def _call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any) -> A:
-        return await self._connection.call(method, request, self._timeout)
 
     # Topics
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 import grpc
+from typing_extensions import override
 
 from sharebroker.client_errors import DEFAULT_CLIENT_ID, ConnectionLostError
 from sharebroker_protocol import clock
@@ -107,6 +108,26 @@ class Connection:
     async def close(self) -> None:
         """Closes the channel and cancels the calls in flight."""
         await self._channel.close()
+
+
+class RequestClient(AsyncClient):
+    """A client that makes unary calls."""
+
+    def __init__(self, address: str | Address, request_timeout: float = 30.0) -> None:
+        """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds.
+
+        A call connects again within this time if an attempt times out, but not if it is refused.
+        """
+        self._connection = Connection(address)
+        self._timeout = request_timeout
+
+    @override
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._connection.close()
+
+    async def _call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any) -> A:
+        return await self._connection.call(method, request, self._timeout)
 
 
 _FIRST_PAUSE: Final = 0.1

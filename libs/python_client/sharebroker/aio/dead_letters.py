@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final, TypeVar
-
-import grpc
-from typing_extensions import override
+from typing import Final, TypeVar
 
 from sharebroker.aio.admin import check
-from sharebroker.aio.connection import AsyncClient, Connection
+from sharebroker.aio.connection import RequestClient
 from sharebroker.dead_letter_model import (
     DISPOSITIONS,
     DeadLetter,
@@ -24,6 +21,7 @@ from sharebroker.dead_letter_model import (
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import dead_letters_pb2 as pb
+from sharebroker_protocol.model import DISPOSITION_NAMES, Disposition
 
 A = TypeVar("A")
 
@@ -32,7 +30,7 @@ _PAGE: Final = 1000
 _MOST_ROWS: Final = 1000
 
 
-class DeadLetters(AsyncClient):
+class DeadLetters(RequestClient):
     """Reads, redrives and discards the letters of dead letter topics.
 
     Each method raises KafkaError.
@@ -40,17 +38,8 @@ class DeadLetters(AsyncClient):
 
     def __init__(self, address: str | Address, request_timeout: float = 30.0) -> None:
         """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds."""
-        self._connection = Connection(address)
+        super().__init__(address, request_timeout)
         self._calls = self._connection.dead_letters
-        self._timeout = request_timeout
-
-    @override
-    async def close(self) -> None:
-        """Closes the connection."""
-        await self._connection.close()
-
-    async def _call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any) -> A:
-        return await self._connection.call(method, request, self._timeout)
 
     async def list_letters(
         self, topic: str, where: DeadLetterFilter = _ALL, limit: int | None = None
@@ -195,7 +184,7 @@ def _conditions(conditions: DeadLetterFilter) -> pb.DeadLetterFilter:
     """Raises INVALID_REQUEST for an unknown disposition."""
     if conditions.disposition not in ("", *DISPOSITIONS):
         raise invalid_field("disposition", f"{conditions.disposition!r} is not {', '.join(DISPOSITIONS)}.")
-    number = DISPOSITIONS.index(conditions.disposition) + 1 if conditions.disposition else 0
+    number = Disposition[conditions.disposition.upper()] if conditions.disposition else 0
     return pb.DeadLetterFilter(
         group_id=conditions.group_id,
         source_topic=conditions.source_topic,
@@ -205,10 +194,6 @@ def _conditions(conditions: DeadLetterFilter) -> pb.DeadLetterFilter:
         from_ms=round((conditions.since or 0) * 1000),
         before_ms=round((conditions.until or 0) * 1000),
     )
-
-
-def _disposition(number: int) -> str:
-    return DISPOSITIONS[number - 1] if 1 <= number <= len(DISPOSITIONS) else ""
 
 
 def _letter(letter: pb.DeadLetter) -> DeadLetter:
@@ -221,7 +206,7 @@ def _letter(letter: pb.DeadLetter) -> DeadLetter:
         letter.source_partition,
         letter.source_offset,
         letter.delivery_count,
-        _disposition(letter.disposition),
+        DISPOSITION_NAMES.get(letter.disposition, ""),
         letter.message,
         letter.reason,
         letter.failed_ms / 1000 if letter.failed_ms else None,
@@ -239,7 +224,7 @@ def _count(row: pb.SummarizeDeadLettersResponse.Row) -> DeadLetterCount:
     return DeadLetterCount(
         row.group_id,
         row.source_topic,
-        _disposition(row.disposition),
+        DISPOSITION_NAMES.get(row.disposition, ""),
         row.reason,
         row.letters,
         row.oldest_ms / 1000,

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeVar
 
-from sharebroker_protocol.model import Disposition
+from sharebroker_protocol.model import DISPOSITION_NAMES
 
 
 class OffsetRun(NamedTuple):
@@ -133,8 +133,6 @@ _STORED: Final[Mapping[int, OffsetOutcome]] = {
 }
 
 
-_DISPOSITIONS: Final[Mapping[int, str]] = {each: each.name.lower() for each in Disposition}
-
 _UNFINISHED: Final = frozenset({OffsetOutcome.AVAILABLE, OffsetOutcome.UNDECIDED, OffsetOutcome.IN_DELIVERY})
 """Outcomes of records that wait, or have a durable lock, if their time is not reached.
 
@@ -207,7 +205,7 @@ def outcome_runs(
         if kind in _UNFINISHED and not_before_ms > now_ms:
             outcome = OffsetOutcome.IN_DELIVERY if token else OffsetOutcome.WAITING, deliveries, 0.0, ""
         if kind is OffsetOutcome.ARCHIVING:
-            outcome = kind, deliveries, failed_ms / 1000, _DISPOSITIONS.get(disposition, "")
+            outcome = kind, deliveries, failed_ms / 1000, DISPOSITION_NAMES.get(disposition, "")
         if outcome[0] in _WITHOUT_DISPOSITION and (entry := _at(failed, first)) is not None:
             outcome = entry[2:]
         if _within(first, log.for_others):
