@@ -7,12 +7,15 @@ from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
 import structlog
+from xdist.remote import Producer
 
 from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.security import audit
 from tests.testkit.brokers import Cluster, four_processes, one_process
+from tests.testkit.scheduler import GroupScheduling
 from tests.testkit.servers import kinds, versions
 from tests.testkit.shared_servers import Servers
+from tests.testkit.watchdog import Watchdog
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,6 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("loadgroup", False):
         config.pluginmanager.register(_Groups(), "groups")
+    config.pluginmanager.register(Watchdog(), "watchdog")
     renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[structlog.processors.add_log_level, renderer])
 
@@ -34,6 +38,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """Distributes tests by groups so that the crash of a worker costs one test."""
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks

@@ -1,8 +1,9 @@
 """Repeats failed tests once, one at a time, after all others have ended (decision 0076).
 
 A pytest plugin: `pytest -p tests.testkit.retry_failed`. Tests that pass at the second try are listed, and
-the run succeeds if all of them do. Nothing is repeated if the run itself failed: a worker that crashed, a
-module that could not be collected, an interrupt, or too many failed tests.
+the run succeeds if all of them do. A test during which a worker of pytest-xdist crashed has failed like any
+other. Nothing is repeated if the run itself failed: a module that could not be collected, an interrupt, too
+many failed tests or crashes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import pytest
 
 MOST_REPEATED: Final = 20
 """With more failed tests, the change is at fault and not the load."""
+
+MOST_CRASHED: Final = 3
+"""With more crashes, the change is at fault; each may have cost the timeout of a test."""
 
 TIMEOUT: Final = 600
 """Seconds for the second try of one test, with the start of its servers."""
@@ -55,8 +59,8 @@ def to_repeat(failures: Iterable[Failure], exit_code: int, *, stopped: bool) -> 
         return "the run did not end"
     found = list(failures)
     tests = list(dict.fromkeys(failure.test for failure in found))
-    if any(failure.when == CRASHED for failure in found):
-        return "a worker crashed"
+    if sum(failure.when == CRASHED for failure in found) > MOST_CRASHED:
+        return f"more than {MOST_CRASHED} workers crashed"
     if len(tests) > MOST_REPEATED:
         return f"more than {MOST_REPEATED} tests failed"
     return tests or "no test failed, but the run did"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.testkit.retry_failed import CRASHED, MOST_REPEATED, Failure, all_passed, to_repeat, without_group
+from tests.testkit.retry_failed import (
+    CRASHED,
+    MOST_CRASHED,
+    MOST_REPEATED,
+    Failure,
+    all_passed,
+    to_repeat,
+    without_group,
+)
 
 FAILED = pytest.ExitCode.TESTS_FAILED
 
@@ -51,8 +59,14 @@ def test_a_stopped_run_is_not_repeated() -> None:
     assert to_repeat([failure("a")], FAILED, stopped=True) == "the run did not end"
 
 
-def test_nothing_is_repeated_after_a_crash() -> None:
-    assert to_repeat([failure("a"), failure("b", CRASHED)], FAILED, stopped=False) == "a worker crashed"
+def test_a_test_during_which_a_worker_crashed_is_repeated() -> None:
+    assert to_repeat([failure("a"), failure("b", CRASHED)], FAILED, stopped=False) == ["a", "b"]
+
+
+def test_the_number_of_crashes_is_limited() -> None:
+    failures = [failure(str(number), CRASHED) for number in range(MOST_CRASHED + 1)]
+    assert to_repeat(failures[1:], FAILED, stopped=False) == [one.test for one in failures[1:]]
+    assert isinstance(to_repeat(failures, FAILED, stopped=False), str)
 
 
 def test_the_number_of_repeated_tests_is_limited() -> None:

@@ -1,0 +1,52 @@
+"""A test that C code or a teardown blocks ends with its process, and other tests are not affected."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # each test starts pytest
+
+_CONFTEST = """
+from tests.testkit.watchdog import Watchdog
+def pytest_configure(config):
+    config.pluginmanager.register(Watchdog(grace=0.5), "watchdog")
+"""
+
+
+def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(_CONFTEST)
+    (folder / "test_sample.py").write_text(f"import pytest, signal, time\n{tests}")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=0.2", str(folder)]
+    command += ["--rootdir", str(folder), "-c", "/dev/null", "-p", "no:asyncio"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_signal_of_a_timeout_fails_one_test(tmp_path: Path) -> None:
+    ended = run(tmp_path, "def test_a(): time.sleep(60)\ndef test_b(): time.sleep(1)\ndef test_c(): pass")
+    assert "2 failed, 1 passed" in ended.stdout
+    assert "from pytest-timeout" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "def test_a():\n    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(60)",
+        "@pytest.fixture\ndef a():\n    yield\n    time.sleep(60)\ndef test_a(a): assert 0",
+    ],
+    ids=["a signal that Python does not handle", "the teardown of a failed test"],
+)
+def test_a_blocked_process_ends_with_the_stack(tmp_path: Path, tests: str) -> None:
+    ended = run(tmp_path, tests)
+    assert ended.returncode == 1
+    assert "passed" not in ended.stdout
+    assert "Timeout (0:00:00.7" in ended.stderr
+    assert "test_sample.py" in ended.stderr
+
+
+def test_tests_without_a_timeout_are_not_ended(tmp_path: Path) -> None:
+    tests = "def test_a(): assert 0\n@pytest.mark.timeout(0)\ndef test_b(): time.sleep(1)"
+    assert "1 failed, 1 passed" in run(tmp_path, tests).stdout
