@@ -13,14 +13,20 @@ help: ## list the targets
 
 setup: $(READY) ## create the virtual environment from the lock file
 
-$(READY): requirements.lock pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml
+PACKAGES := pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml
+
+# A checkout changes the times of the lists. Packages are installed again only if the content differs.
+$(READY): requirements.lock $(PACKAGES)
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3.11 python3.11-venv"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 2; }
-	@echo "Installing the locked packages into $(VENV) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+	@cmp -s requirements.lock $(VENV)/.lock || { \
+	  echo "Installing the locked packages into $(VENV) ..." && \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements.lock && \
+	  cp requirements.lock $(VENV)/.lock; }
+	@cat $(PACKAGES) | cmp -s - $@ || \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
 	  -e . -e libs/protocol -e libs/python_client
-	@touch $@
+	@cat $(PACKAGES) > $@
 
 run: $(READY) ## serve, and process 336,776 flights with eight workers (ONCE=1: exit after the verdict)
 	@$(BIN)/python -m sharebroker_server.flights $(if $(ONCE),--once)
