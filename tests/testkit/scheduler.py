@@ -15,7 +15,7 @@ class GroupScheduling(LoadGroupScheduling):
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Returns the test that a worker which ended was running; other workers get its remaining tests."""
-        workload = self.assigned_work.pop(node)
+        workload: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
         crashed = next((test for unit in workload.values() for test, done in unit.items() if not done), None)
         if crashed is None:
             return None
