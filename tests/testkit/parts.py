@@ -19,12 +19,16 @@ from typing import Final
 import pytest
 
 COSTS: Final = {
-    "tests/architecture": 5,
+    "tests/architecture": 6,
     "tests/property": 3,
-    "tests/property/kafka_wire": 20,
+    "tests/property/kafka_wire": 16,
     "tests/scenarios": 2,
-    "tests/unit/client": 2,
-    "tests/unit/gateway": 2,
+    "tests/scenarios/group_coordinator": 4,
+    "tests/unit/client": 3,
+    "tests/unit/client/aio": 6,
+    "tests/unit/client/worker": 7,
+    "tests/unit/gateway/consume": 4,
+    "tests/unit/gateway/kafka": 2,
 }
 """CPU and waits per byte of the test modules below a folder, in relation to the other unit tests."""
 

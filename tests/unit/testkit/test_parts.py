@@ -49,7 +49,7 @@ def test_modules_below_a_folder_have_its_cost_per_byte(monkeypatch: pytest.Monke
     monkeypatch.chdir(ROOT)
     assert all(Path(folder).is_dir() for folder in COSTS)
     module = Path("tests/property/kafka_wire/test_every_message.py")
-    assert find_modules([module]) == {module: 20 * module.stat().st_size}
+    assert find_modules([module]) == {module: COSTS["tests/property/kafka_wire"] * module.stat().st_size}
 
 
 def test_report_of_a_part_is_printed_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:

@@ -471,18 +471,18 @@ async def test_success_after_the_last_failure_does_not_hide_it(gateway: FakeGate
 
 async def test_idle_worker_waits_for_handlers_and_for_retries(gateway: FakeGateway) -> None:
     async def handler(record: Record) -> None:
-        await asyncio.sleep(1.2)  # longer than the idle timeout
+        await asyncio.sleep(0.6)  # longer than the idle timeout
         if record.delivery_count == 1:
-            raise Retry(0.4)
+            raise Retry(0.2)
 
-    worker = worker_of(gateway, handler, idle_timeout=1.0)
+    worker = worker_of(gateway, handler, idle_timeout=0.5)
     started = asyncio.get_running_loop().time()
     task = asyncio.create_task(worker.run_async())
     stream = await stream_of(gateway)
     deliver(stream, 0)
     await asyncio.wait_for(task, 20)
-    assert acknowledged(stream) == [(0, RELEASE, 400)]
-    assert asyncio.get_running_loop().time() - started >= 2.6
+    assert acknowledged(stream) == [(0, RELEASE, 200)]
+    assert asyncio.get_running_loop().time() - started >= 1.3
 
 
 async def test_corrupt_batch_does_not_stop_the_worker(gateway: FakeGateway) -> None:
