@@ -10,8 +10,8 @@ pytest_plugins = ("tests.testkit.plugin",)
 _base = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Every run has the same examples: a test that fails once in many runs depends on the machine (decision 0076).
 settings.register_profile("sharebroker", parent=_base, derandomize=True, max_examples=50)
-# For `make test-fast`: a quarter of the examples.
-settings.register_profile("fast", parent=_base, derandomize=True, max_examples=12)
+# For `make test-fast`: a sixth of the examples.
+settings.register_profile("fast", parent=_base, derandomize=True, max_examples=8)
 # For `make properties` and `make fuzz`: new examples in every run.
 settings.register_profile("random", parent=_base, print_blob=True)
 settings.register_profile("fuzz", parent=_base, max_examples=20_000)
