@@ -41,7 +41,7 @@ def test_known_seeds_keep_every_invariant() -> None:
 @pytest.mark.timeout(900)
 def test_fresh_seeds_keep_every_invariant() -> None:
     """The seeds are random: a failure is a defect, and prints the command that repeats it."""
-    run = simulate("--seeds", "200")
+    run = simulate("--seeds", "100")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
