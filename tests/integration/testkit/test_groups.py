@@ -36,7 +36,7 @@ def test_of_group(number):
 def test_a_group_and_the_users_of_a_module_fixture_run_in_one_worker(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(INI)
     (tmp_path / "test_file.py").write_text(SOURCE)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.testkit.plugin", *GROUPS]
+    command = [sys.executable, "-m", "pytest", *GROUPS]
     command += ["--rootdir", str(tmp_path), "-c", str(tmp_path / "pytest.ini"), str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stdout

@@ -26,10 +26,17 @@ def test_passing():
     pass
 """
 ALWAYS = ONCE + "\ndef test_always():\n    assert 0\n"
-CRASH = ONCE + "\ndef test_crash():\n    import os; os._exit(3)\n"
+CRASH_ALWAYS = ONCE + "\ndef test_crash():\n    import os; os._exit(3)\n"
+CRASH_ONCE = f"""{ONCE}
+def test_crash():
+    path = Path(__file__).with_name("crash")
+    if not path.exists():
+        path.touch()
+        import os; os._exit(3)
+"""
 COLLECTION = ONCE + "\nassert 0\n"
 INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\n"
-GROUPS = ("-n", "2", "--dist", "loadgroup")
+GROUPS = ("-n", "2", "--dist", "loadgroup", "-p", "tests.testkit.plugin")
 
 
 @pytest.mark.parametrize(
@@ -37,10 +44,12 @@ GROUPS = ("-n", "2", "--dist", "loadgroup")
     [
         (ONCE, GROUPS, 0, "3 passed, 2 rerun in"),
         (ALWAYS, GROUPS, 1, "1 failed, 3 passed, 2 rerun in"),
-        (CRASH, ("-n", "2"), 1, "3 failed, 1 passed in"),
+        (CRASH_ONCE, GROUPS, 0, "4 passed, 3 rerun in"),
+        (CRASH_ALWAYS, GROUPS, 1, "1 failed, 3 passed, 2 rerun in"),
+        (CRASH_ALWAYS, ("-n", "2"), 1, "1 failed, 3 passed, 2 rerun in"),
         (COLLECTION, (), 2, "1 error in"),
     ],
-    ids=["once", "always", "crash", "collection"],
+    ids=["once", "always", "crash once", "crash always", "crash always, no groups", "collection"],
 )
 def test_only_tests_that_pass_at_the_second_try_are_forgiven(
     tmp_path: Path, source: str, options: tuple[str, ...], code: int, last: str
