@@ -47,6 +47,7 @@ TROUBLE = {
     },
     "SharebrokerDeadLettersHeld": {"sharebroker_share_group_archiving_oldest_seconds": "61+60x90"},
     "SharebrokerArchivingLimitReached": {"sharebroker_share_group_archiving_full_partitions": _STAYS},
+    "SharebrokerGroupPaused": {"sharebroker_share_group_paused": _STAYS},
     "SharebrokerAppendsSlow": {
         'sharebroker_log_append_seconds_bucket{le="0.25"}': "0+0x90",
         'sharebroker_log_append_seconds_bucket{le="1"}': _RISES,

@@ -32,6 +32,8 @@ Strategy = Literal["earliest", "latest", "by_duration"]
 _BOUNDS: Final = {name: (low, high) for name, low, high in BOUNDED}
 _RESET: Final = "share.auto.offset.reset"
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+PAUSED: Final = "share.paused"
+PAUSE_REASON: Final = "share.pause.reason"
 _BY_DURATION: Final = "by_duration:"
 # The syntax of java.time.Duration.parse: days to seconds, each with its own sign, and a leading sign.
 _DURATION: Final = re.compile(
@@ -142,6 +144,27 @@ class GroupConfig:
         ("hold", "archive"),
         "A record whose dead letter cannot be written: hold keeps it until the letter is written, archive "
         "archives it without one, as Kafka does. Not Kafka's.",
+    )
+
+    share_paused: bool = boolean(
+        False, "Deliver no records to the members. The circuit breaker sets it. Not Kafka's."
+    )
+    share_pause_reason: str = text("", "Why the group is paused, for administrators. Not Kafka's.")
+    share_breaker_failed_percent: int = integer(
+        0,
+        0,
+        100,
+        "Share of failed records among the finished ones above which the group is paused: rejected records, "
+        "and those that reached the delivery limit; 0: no circuit breaker. Not Kafka's.",
+    )
+    share_breaker_window_ms: int = integer(
+        60_000, 1_000, 3_600_000, "Time over which the circuit breaker counts. Not Kafka's."
+    )
+    share_breaker_min_records: int = integer(
+        100,
+        1,
+        INT_MAX,
+        "Finished records in the window from which on the circuit breaker decides. Not Kafka's.",
     )
 
     share_retry_backoff_ms: int = integer(

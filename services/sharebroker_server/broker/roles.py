@@ -59,7 +59,11 @@ from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.shards import make_host as make_share_host
-from sharebroker_server.share_partition_leader.dead_letters.catalog_settings import CatalogLetterSettings
+from sharebroker_server.share_partition_leader.dead_letters.catalog_settings import (
+    CatalogGroups,
+    CatalogLetterSettings,
+)
+from sharebroker_server.share_partition_leader.dead_letters.circuit_breaker import CircuitBreaker
 from sharebroker_server.share_partition_leader.dead_letters.counts import LetterCounts
 from sharebroker_server.share_partition_leader.dead_letters.mover import DeadLetterMover
 from sharebroker_server.share_partition_leader.leadership import Leadership
@@ -217,6 +221,10 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
     leadership.archiving = mover.add
     base.observability.metrics.add(counts.families)
     stack.push_async_callback(mover.stop)
+    breaker = CircuitBreaker(leadership.counters.all, CatalogGroups(base.catalog, base.router))
+    breaker.start()
+    stack.push_async_callback(breaker.stop)
+    base.observability.metrics.add(breaker.families)
     base.catalog.add_observer(leadership.metadata_changed)
     check = CoordinatorCheck(base.router, base.catalog)
     servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)

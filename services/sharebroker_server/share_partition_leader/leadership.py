@@ -437,6 +437,7 @@ def share_partition_settings(
         read_committed=config.share_isolation_level == "read_committed",
         releases_count=config.share_delivery_count_on == "acquisition",
         max_record_age=config.share_record_max_age_ms / 1000,
+        paused=config.share_paused,
         longest_journal=config.share_failed_records_max,
         dead_letters=level >= DEAD_LETTERS and bool(config.errors_deadletterqueue_topic_name),
         backoff=_retry_backoff(config, broker),

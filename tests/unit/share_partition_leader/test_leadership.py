@@ -495,6 +495,8 @@ def test_a_group_config_becomes_share_partition_settings() -> None:
     assert (settings.renew_enabled, settings.read_committed) == (False, True)
     assert (settings.max_runs, settings.max_archiving, settings.backoff) == (5000, 300, None)
     assert settings.max_record_age == 2.5
+    assert not settings.paused
+    assert share_partition_settings(GroupConfig(share_paused=True), BrokerConfig()).paused
     assert not share_partition_settings(GroupConfig(), BrokerConfig()).read_committed
 
 

@@ -199,6 +199,10 @@ class Admin(RequestClient):
         """Sets properties; None restores the default. Raises KafkaError INVALID_CONFIG."""
         await self._alter(cluster.ResourceType.RESOURCE_TYPE_GROUP, group_id, configs)
 
+    async def resume_group(self, group_id: str) -> None:
+        """Ends the pause of a group (`share.paused`), as the circuit breaker or an administrator set it."""
+        await self.alter_group_configs(group_id, {"share.paused": None, "share.pause.reason": None})
+
     async def _configs(self, kind: cluster.ResourceType.ValueType, name: str) -> list[ConfigValue]:
         resource = gateway.DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name)
         request = gateway.DescribeConfigsRequest(resources=[resource])

@@ -94,9 +94,11 @@ def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fa
     with Admin(server) as admin:
         description = admin.describe_group(group)
         rows = offset_rows(admin.group_offsets(group), None)
+        paused = _paused(admin, group)
     facts = {
         "group": group,
         "state": description.state,
+        **({} if paused is None else {"paused": paused}),
         "group_epoch": description.group_epoch,
         "assignment_epoch": description.assignment_epoch,
         "assignor": description.assignor,
@@ -304,6 +306,14 @@ def config(
     print_rows(rows, _CONFIGS, as_json, "There are no properties.")
 
 
+@app.command(epilog=examples("sharebroker groups resume billing"))
+def resume(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+    """Deliver records to a paused group again: `share.paused`, which the circuit breaker may have set."""
+    with Admin(server) as admin:
+        admin.resume_group(group)
+    print_done({"group": group, "paused": False}, as_json, f"Resumed group {group}.")
+
+
 def member_row(member: MemberDescription) -> dict[str, Any]:
     """Returns a member as plain values; `assigned` maps topics to partitions."""
     return {
@@ -314,6 +324,17 @@ def member_row(member: MemberDescription) -> dict[str, Any]:
         "topics": sorted(member.topics),
         "assigned": {topic: list(partitions) for topic, partitions in member.assignment.items()},
     }
+
+
+def _paused(admin: Admin, group: str) -> str | None:
+    """Returns why the group is paused; None if it is not, or without the right to read its configs."""
+    try:
+        configs = {config.name: config.value for config in admin.group_configs(group)}
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return None
+        raise
+    return (configs["share.pause.reason"] or "yes") if configs["share.paused"] == "true" else None
 
 
 def failed_row(topic: str, entry: FailedEntry) -> dict[str, Any]:

@@ -232,11 +232,14 @@ async def group_lag(
 
     Records that wait for the end of a delay or for their dead letters give workers nothing to do, and do not
     count.
-    Of all topics those count for whose name `counts` returns true.
+    A paused group has 0. Of all topics those count for whose name `counts` returns true.
     A partition without stored state counts from the offset of `share.auto.offset.reset`. With `latest` it
     counts as 0, because its start offset is set by the first read. Raises KafkaError if the lag of a
     partition is unknown.
     """
+    config = gateway.catalog.group_config(group_id)
+    if config.share_paused:
+        return 0
     request = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
     described = await describe_offsets(
         gateway, pb.DescribeShareGroupOffsetsRequest(groups=[request]), deadline
@@ -252,7 +255,7 @@ async def group_lag(
     for row in rows.values():
         _raise(row)
     known = {key: row.lag - row.waiting - row.archiving for key, row in rows.items() if row.lag != _UNKNOWN}
-    begins = _begins(gateway.catalog.group_config(group_id).offset_reset)
+    begins = _begins(config.offset_reset)
     fresh = {*rows, *_all_of(gateway, topic)} - {*known} if begins != _LATEST else ()
     return sum(known.values()) + await _records(gateway, group_id, sorted(fresh), begins, deadline)
 

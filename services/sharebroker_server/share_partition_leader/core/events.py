@@ -60,6 +60,8 @@ class SharePartitionSettings:
     """`share.delivery.count.on`: whether a release counts as a delivery."""
     max_lock: float = 43_200.0
     """`group.share.max.lock.ms`, in seconds: the longest lock that a member may request."""
+    paused: bool = False
+    """`share.paused`: no record is acquired."""
 
     longest_journal: int = 100
     """`share.failed.records.max`: entries in the journal of failed records; 0: there is none."""

@@ -101,7 +101,7 @@ class InFlight:
 
         None if a fetch could acquire nothing, whatever the log has.
         """
-        if self.is_full(settings):
+        if settings.paused or self.is_full(settings):
             return None
         available = self.first_available()
         return self.after_end if available is None else available

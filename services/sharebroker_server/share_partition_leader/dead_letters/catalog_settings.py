@@ -1,13 +1,16 @@
-"""The settings of dead letters: as the catalog has them, and the creation of topics by its owner."""
+"""The settings of dead letters and circuit breakers in the catalog, and the changes that its owner makes."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.group import PAUSE_REASON, PAUSED, GroupConfig
 from sharebroker_server.routing.router import Router
 from sharebroker_server.share_partition_leader.dead_letters.target import (
     DeadLetterTarget,
@@ -15,8 +18,13 @@ from sharebroker_server.share_partition_leader.dead_letters.target import (
     FailurePolicy,
 )
 
-CREATE_TIMEOUT: Final = 10.0
-"""Seconds in which a topic must be created, and then be in the metadata cache."""
+if TYPE_CHECKING:
+    from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
+
+T = TypeVar("T")
+
+CHANGE_TIMEOUT: Final = 10.0
+"""Seconds in which a change must be stored, and a new topic then be in the metadata cache."""
 
 CREATED_WITH: Final = {
     "errors.deadletterqueue.group.enable": "true",
@@ -78,14 +86,59 @@ class CatalogLetterSettings:
         if self._catalog.broker.log_retention_ms == BrokerConfig().log_retention_ms:
             configs["retention.ms"] = str(RETENTION_MS)
         wanted = pb.CreateTopicsRequest.Topic(name=name, num_partitions=-1, configs=configs)
-        try:
-            stub = await self._router.catalog()
-            request = pb.CreateTopicsRequest(topics=[wanted])
-            (created,) = (await stub.CreateTopics(request, timeout=CREATE_TIMEOUT)).topics
-        except KafkaError as error:
-            if error.code in _MOVED:
-                self._router.forget_catalog()
-            raise
+        request = pb.CreateTopicsRequest(topics=[wanted])
+        response = await _at_owner(
+            self._router, lambda stub: stub.CreateTopics(request, timeout=CHANGE_TIMEOUT)
+        )
+        (created,) = response.topics
         if created.error_code:
             raise KafkaError(ErrorCode(created.error_code), created.error_message)
-        await self._catalog.wait_for(lambda catalog: catalog.topic(name) is not None, CREATE_TIMEOUT)
+        await self._catalog.wait_for(lambda catalog: catalog.topic(name) is not None, CHANGE_TIMEOUT)
+
+
+class CatalogGroups:
+    """Implements Groups."""
+
+    def __init__(self, catalog: MetadataCache, router: Router) -> None:
+        self._catalog = catalog
+        self._router = router
+
+    @property
+    def most(self) -> int:
+        """metrics.max.share.partitions of the broker."""
+        return self._catalog.broker.metrics_max_share_partitions
+
+    def configured(self) -> Iterator[tuple[str, GroupConfig]]:
+        """Yields the groups that have configs of their own."""
+        for resource in list(self._catalog.catalog.dynamic_configs):
+            if resource.type is ResourceType.GROUP:
+                yield resource.name, self._catalog.group_config(resource.name)
+
+    async def pause(self, group_id: str, reason: str) -> None:
+        """Sets the configs of a paused group. Raises KafkaError."""
+        entry = pb.IncrementalAlterConfigsRequest.Config
+        resource = pb.IncrementalAlterConfigsRequest.Resource(
+            resource_type=pb.ResourceType.RESOURCE_TYPE_GROUP,
+            resource_name=group_id,
+            configs=[entry(name=PAUSED, value="true"), entry(name=PAUSE_REASON, value=reason)],
+        )
+        request = pb.IncrementalAlterConfigsRequest(resources=[resource])
+        response = await _at_owner(
+            self._router, lambda stub: stub.IncrementalAlterConfigs(request, timeout=CHANGE_TIMEOUT)
+        )
+        (changed,) = response.responses
+        if changed.error_code:
+            raise KafkaError(ErrorCode(changed.error_code), changed.error_message)
+
+
+async def _at_owner(router: Router, send: Callable[[ClusterServiceAsyncStub], Awaitable[T]]) -> T:
+    """Calls the owner of the catalog once; finds it again for the next call if it has moved.
+
+    Raises KafkaError.
+    """
+    try:
+        return await send(await router.catalog())
+    except KafkaError as error:
+        if error.code in _MOVED:
+            router.forget_catalog()
+        raise

@@ -91,6 +91,13 @@ async def test_waiting_and_archiving_records_do_not_count(harness: Harness, rows
     assert await lag(harness) == 5
 
 
+async def test_a_paused_group_has_no_work(harness: Harness, rows: list[Row]) -> None:
+    rows.append(Row(partition=0, lag=3))
+    record = ConfigRecord(ConfigResource(ResourceType.GROUP, "g"), "share.paused", "true")
+    harness.gateway.catalog.catalog.apply(record, 2)
+    assert await lag(harness) == 0
+
+
 async def test_lag_excludes_other_topics(harness: Harness, rows: list[Row]) -> None:
     rows += [Row(partition=0, lag=3), Row(partition=1, lag=4)]
     assert await lag(harness, "another") == 0

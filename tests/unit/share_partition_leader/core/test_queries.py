@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import Configure, SharePartitionSettings
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import ACCEPT, RELEASE, ack, acks, done, fetch, opened
 
@@ -85,3 +87,15 @@ def test_one_record_at_the_limit_throttles_its_batch() -> None:
     assert share.next_is_throttled()
     share.settings = SharePartitionSettings(delivery_count_limit=5)
     assert not share.next_is_throttled()
+
+
+def test_a_paused_group_acquires_nothing_until_it_is_resumed() -> None:
+    share = opened(10)
+    fetch(share, "10-19")
+    ack(share, "10-12", RELEASE)
+    settings = share.settings
+    share.handle(Configure(replace(settings, paused=True)), 0.0)
+    assert share.fetch_offset(10, 30) is None
+    ack(share, "13-19", ACCEPT)
+    assert share.handle(Configure(settings), 0.0).wake
+    assert share.fetch_offset(10, 30) == 10

@@ -13,6 +13,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.share_partition_leader.dead_letters.catalog_settings import (
     CREATED_WITH,
+    CatalogGroups,
     CatalogLetterSettings,
 )
 from sharebroker_server.share_partition_leader.dead_letters.target import (
@@ -50,6 +51,18 @@ class Owner:
             self.apply(TopicRecord(Topic("D" * 22, topic.name, 1, dict(topic.configs))))
         result = pb.CreateTopicsResponse.Topic(name=topic.name, error_code=int(self.code))  # type: ignore[arg-type]  # the number
         return pb.CreateTopicsResponse(topics=[result])
+
+    async def IncrementalAlterConfigs(
+        self, request: pb.IncrementalAlterConfigsRequest, timeout: float
+    ) -> pb.IncrementalAlterConfigsResponse:
+        if self.failure is not None:
+            raise self.failure
+        (resource,) = request.resources
+        group = ConfigResource(ResourceType.GROUP, resource.resource_name)
+        if not self.code:
+            self.apply(*(ConfigRecord(group, config.name, config.value) for config in resource.configs))
+        result = pb.IncrementalAlterConfigsResponse.Resource(error_code=int(self.code))  # type: ignore[arg-type]  # the number
+        return pb.IncrementalAlterConfigsResponse(responses=[result])
 
     def apply(self, *records: CatalogRecord) -> None:
         for record in records:
@@ -126,3 +139,23 @@ async def test_an_owner_that_moved_is_found_again(owner: Owner, code: ErrorCode,
     with pytest.raises(KafkaError):
         await owner.settings.create("dlq.t")
     assert owner.forgotten == forgotten
+
+
+async def test_a_group_is_paused_by_its_configs(owner: Owner) -> None:
+    groups = CatalogGroups(owner.cache, owner)  # type: ignore[arg-type]  # a part of the router
+    assert not list(groups.configured())
+    await groups.pause("g", "too many failures")
+    ((group, config),) = groups.configured()
+    assert (group, config.share_paused, config.share_pause_reason) == ("g", True, "too many failures")
+
+
+async def test_errors_of_a_pause_are_raised(owner: Owner) -> None:
+    groups = CatalogGroups(owner.cache, owner)  # type: ignore[arg-type]  # a part of the router
+    owner.code = ErrorCode.INVALID_CONFIG
+    with pytest.raises(KafkaError) as refused:
+        await groups.pause("g", "")
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    owner.failure = KafkaError(ErrorCode.NOT_COORDINATOR)
+    with pytest.raises(KafkaError):
+        await groups.pause("g", "")
+    assert owner.forgotten == 1

@@ -1,0 +1,126 @@
+"""A group is paused when too many of its records fail, and only then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckType
+from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.share_partition_leader.core.events import Counts
+from sharebroker_server.share_partition_leader.dead_letters.circuit_breaker import CircuitBreaker
+from sharebroker_server.share_partition_leader.metrics.counters import GroupTopic
+
+GUARDED = GroupConfig(share_breaker_failed_percent=50, share_breaker_min_records=10)
+
+
+class World:
+    """The counters of a leader, and the groups of the catalog."""
+
+    most = 10
+
+    def __init__(self) -> None:
+        self.configs = {"g": GUARDED, "free": GroupConfig()}
+        self.counts = {GroupTopic(group, topic): Counts() for group in ("g", "free") for topic in ("a", "b")}
+        self.paused: list[tuple[str, str]] = []
+        self.error: KafkaError | None = None
+        self.breaker = CircuitBreaker(self.counts.items, self)
+        self.time = 0.0
+
+    def configured(self) -> list[tuple[str, GroupConfig]]:
+        return list(self.configs.items())
+
+    async def pause(self, group_id: str, reason: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.paused.append((group_id, reason))
+        self.configs[group_id] = replace(self.configs[group_id], share_paused=True)
+
+    async def check(
+        self, *, accepted: int = 0, rejected: int = 0, exhausted: int = 0, group: str = "g"
+    ) -> None:
+        """Counts the outcomes of both topics, and compares a second later."""
+        for topic in ("a", "b"):
+            counts = self.counts[GroupTopic(group, topic)]
+            counts.acknowledged[AckType.ACCEPT] += accepted
+            counts.rejected += rejected
+            counts.exhausted += exhausted
+        self.time += 1.0
+        await self.breaker.check(self.time)
+
+
+def found(breaker: CircuitBreaker, name: str) -> dict[tuple[str, ...], float]:
+    return {
+        sample.labels: sample.value
+        for family in breaker.families()
+        if family.name == f"sharebroker_share_group_{name}"
+        for sample in family.samples
+    }
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World()
+    await world.check()
+    return world
+
+
+async def test_a_group_of_which_too_many_records_fail_is_paused(world: World) -> None:
+    with capture_logs() as logs:
+        await world.check(accepted=2, rejected=2, exhausted=1)
+    reason = "6 of 10 records failed within 60 s; share.breaker.failed.percent is 50."
+    assert world.paused == [("g", reason)]
+    assert [log["resume"] for log in logs] == ["sharebroker groups resume g"]
+
+
+async def test_a_group_at_its_limit_is_not_paused(world: World) -> None:
+    await world.check(accepted=100, rejected=100)
+    assert not world.paused
+
+
+async def test_few_records_do_not_pause_a_group(world: World) -> None:
+    await world.check(rejected=4)
+    assert not world.paused
+
+
+async def test_a_group_without_a_limit_is_never_paused(world: World) -> None:
+    await world.check(rejected=100, group="free")
+    assert not world.paused
+
+
+async def test_a_limit_does_not_apply_to_earlier_failures(world: World) -> None:
+    await world.check(rejected=100, group="free")
+    world.configs["free"] = GUARDED
+    await world.check(group="free")
+    await world.check(accepted=10, group="free")
+    assert not world.paused
+
+
+async def test_a_resumed_group_is_paused_by_new_failures_only(world: World) -> None:
+    await world.check(rejected=10)
+    await world.check(rejected=10)  # of records that members held at the pause
+    assert len(world.paused) == 1
+    world.configs["g"] = GUARDED
+    await world.check(accepted=1)
+    assert len(world.paused) == 1
+    await world.check(rejected=10)
+    assert len(world.paused) == 2
+
+
+async def test_a_pause_that_fails_is_repeated(world: World) -> None:
+    world.error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    await world.check(rejected=10)
+    assert not world.paused
+    world.error = None
+    await world.check()
+    assert [group for group, _ in world.paused] == ["g"]
+
+
+async def test_pauses_and_paused_groups_are_metrics(world: World) -> None:
+    assert not found(world.breaker, "paused")
+    await world.check(rejected=10)
+    assert found(world.breaker, "paused") == {("group", "g"): 1}
+    assert found(world.breaker, "breaker_pauses_total") == {("group", "g"): 1}
