@@ -70,6 +70,7 @@ class LetterFacts(NamedTuple):
     hops: int = 0
     origin: str = ""
     copy: str = ""
+    topic_id: str = ""
 
 
 class ReadLetter(NamedTuple):
@@ -109,6 +110,7 @@ def parse(headers: Iterable[Header]) -> LetterFacts | None:
         hops=hops_of(headers),
         origin=texts.get("origin", ""),
         copy=texts.get("copy", ""),
+        topic_id=texts.get("topic.id", ""),
     )
 
 

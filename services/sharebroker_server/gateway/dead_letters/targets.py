@@ -109,6 +109,12 @@ class Targets:
         """Returns the record from the source log. Raises KafkaError."""
         self._permit(AclOperation.READ, TOPIC, facts.topic)
         topic = self._source_topic(facts)
+        if facts.topic_id not in ("", topic.topic_id):
+            text = (
+                f"The source is gone: the letter has no copy of the record, and topic {facts.topic} was "
+                "deleted and created again since."
+            )
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
         record = await record_at(self._gateway, topic, facts.partition, facts.offset, deadline)
         if record is None:
             text = "The source is gone: the letter has no copy of the record, and the log no longer has it."

@@ -42,6 +42,7 @@ class LetterSource(NamedTuple):
 
     group_id: str
     topic: str
+    topic_id: str
     partition: int
 
 
@@ -138,7 +139,10 @@ def _kafka_headers(source: LetterSource, failed: FailedRecord) -> list[Header]:
 
 def _our_headers(source: LetterSource, failed: FailedRecord, before: Sequence[Header]) -> list[Header]:
     """Returns the headers without `copy`. A letter that fails again keeps its first origin and message id."""
-    headers = [_text("disposition", WORDS.get(failed.disposition, WORDS[Disposition.REJECTED]))]
+    headers = [
+        _text("disposition", WORDS.get(failed.disposition, WORDS[Disposition.REJECTED])),
+        _text("topic.id", source.topic_id),
+    ]
     optional = {
         "reason": failed.reason,
         "timestamp": failed.time_ms,

@@ -64,7 +64,8 @@ class LetterSender:
         read = await self._reader.read(partition.log, offsets, decode=copy or decode)
         failed = failed[: read.number]
         kept = [record for record in failed if not self._skipped(partition, record.offset, read)]
-        source = making.LetterSource(partition.key.group_id, partition.topic, partition.key.partition)
+        key = partition.key
+        source = making.LetterSource(key.group_id, partition.topic, key.topic_id, key.partition)
         made: list[making.Letter] = []
         async for some in self._turns.portions(kept, MADE_AT_ONCE):
             for record in some:

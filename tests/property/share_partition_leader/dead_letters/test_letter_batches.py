@@ -16,7 +16,7 @@ from sharebroker_server.share_partition_leader.dead_letters.letters import (
     make_letter,
 )
 
-SOURCE = LetterSource("g", "t", 0)
+SOURCE = LetterSource("g", "t", "T", 0)
 some_bytes = st.none() | st.binary(max_size=400)
 originals = st.none() | st.builds(
     OriginalRecord, some_bytes, some_bytes, st.lists(st.tuples(st.text(max_size=9), some_bytes), max_size=3)

@@ -31,6 +31,7 @@ KAFKA: list[Header] = [
 ]
 OURS: list[Header] = [
     ("__dlq.errors.disposition", b"CLIENT_REJECTED_NACK"),
+    ("__dlq.errors.topic.id", b"T"),
     ("__dlq.errors.reason", b"no such account"),
     ("__dlq.errors.timestamp", b"1795000000000"),
     ("__dlq.errors.member", b"m1"),
@@ -59,7 +60,7 @@ def test_our_headers_are_parsed() -> None:
     facts = parse([*KAFKA, *OURS, ("x", b"1"), ("__dlq.errors.group", b"another")])
     assert facts is not None
     assert facts[:4] == ("billing", "orders", 7, 4711)
-    assert facts.disposition == Disposition.REJECTED
+    assert (facts.disposition, facts.topic_id) == (Disposition.REJECTED, "T")
     assert (facts.reason, facts.failed_ms, facts.member_id) == ("no such account", 1795000000000, "m1")
     assert (facts.client_id, facts.hops, facts.origin, facts.copy) == ("c1", 2, "first/0/1", "full")
 

@@ -14,7 +14,7 @@ from sharebroker_server.gateway.core.dead_letters import LetterRecord, ReadLette
 from sharebroker_server.gateway.dead_letters.targets import PlacedRecord, Targets, permitted
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 from tests.unit.gateway.conftest import Harness
-from tests.unit.gateway.dead_letters.letters import SOURCE, LetterLogs, headers_of
+from tests.unit.gateway.dead_letters.letters import ORDERS, SOURCE, LetterLogs, headers_of
 from tests.unit.record_log.harness import code_of
 
 
@@ -82,6 +82,28 @@ async def test_a_record_may_be_in_neither_letter_nor_source(
     logs.starts[SOURCE + 1] = 1
     one = letter(0, value=None, copy=copy)
     assert await code_of(placed(harness, one)) is ErrorCode.RESOURCE_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "copy", "code"),
+    [
+        ("", "off", ErrorCode.NONE),
+        (ORDERS.topic_id, "off", ErrorCode.NONE),
+        ("D" * 22, "off", ErrorCode.RESOURCE_NOT_FOUND),
+        ("D" * 22, "gone", ErrorCode.RESOURCE_NOT_FOUND),
+        ("D" * 22, "full", ErrorCode.NONE),
+    ],
+)
+async def test_a_topic_that_was_created_again_is_not_the_source(
+    harness: Harness, logs: LetterLogs, topic_id: str, copy: str, code: ErrorCode
+) -> None:
+    logs.append(SOURCE + 1, (b"a", b"of the present topic", []))
+    one = letter(0, topic_id=topic_id, copy=copy, value=b"value" if copy == "full" else None)
+    if code is ErrorCode.NONE:
+        value = b"value" if copy == "full" else b"of the present topic"
+        assert (await placed(harness, one)).record.value == value
+    else:
+        assert await code_of(placed(harness, one)) is code
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.dead_letters.letters import (
     make_letter,
 )
 
-SOURCE = LetterSource("billing", "orders", 7)
+SOURCE = LetterSource("billing", "orders", "T", 7)
 FAILED = FailedRecord(4711, 5, Disposition.REJECTED, "no such account", 1_795_000_000_000, "m1", "c1")
 NOW = 1_795_000_000_123
 
@@ -38,6 +38,7 @@ def test_headers_of_kafka_precede_further_ones_and_copied_ones() -> None:
         ("__dlq.errors.delivery.count", "5"),
         ("__dlq.errors.message", "Offset rejected by client."),
         ("__dlq.errors.disposition", "CLIENT_REJECTED_NACK"),
+        ("__dlq.errors.topic.id", "T"),
         ("__dlq.errors.reason", "no such account"),
         ("__dlq.errors.timestamp", "1795000000000"),
         ("__dlq.errors.member", "m1"),
@@ -76,6 +77,7 @@ def test_unknown_values_have_no_header() -> None:
     letter = make_letter(SOURCE, FailedRecord(1, 2, Disposition.REJECTED), None, copy=True)
     assert [name for name, _ in texts(letter.headers)][6:] == [
         "__dlq.errors.disposition",
+        "__dlq.errors.topic.id",
         "__dlq.errors.hops",
         "__dlq.errors.origin",
         "__dlq.errors.copy",
@@ -95,13 +97,14 @@ def test_letters_without_a_copy_state_why(original: OriginalRecord | None, copy:
 def test_a_letter_that_fails_again_keeps_its_origin_and_counts_hops() -> None:
     first = make_letter(SOURCE, FAILED, OriginalRecord(b"k", None, [("x", b"1")]), copy=True)
     again = make_letter(
-        LetterSource("g2", "dlq.billing", 0),
+        LetterSource("g2", "dlq.billing", "D", 0),
         FAILED._replace(offset=3),
         OriginalRecord(first.key, first.value, first.headers),
         copy=True,
     )
     found = dict(texts(again.headers))
     assert found["__dlq.errors.topic"] == "dlq.billing"
+    assert found["__dlq.errors.topic.id"] == "D"
     assert (found["__dlq.errors.hops"], found["__dlq.errors.origin"]) == ("2", "orders/7/4711")
     assert [name for name, _ in texts(again.headers)].count("__dlq.errors.topic") == 1
     assert again.headers[-1] == ("x", b"1")
