@@ -203,6 +203,13 @@ def test_user_of_an_http_request_is_authenticated_by_the_server(tmp_path: Path) 
     assert (status, reason_of(rejection)) == (401, "SASL_AUTHENTICATION_FAILED")
 
 
+def test_each_service_with_a_path_is_transcoded() -> None:
+    (listener,) = configuration("127.0.0.1:9090", 8080)["static_resources"]["listeners"]
+    filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+    (services,) = (one["typed_config"]["services"] for one in filters if one["name"] == "json")
+    assert sorted(services) == sorted({method.rpartition(".")[0] for method in rules()})
+
+
 def test_envoy_forwards_the_authorization_of_requests() -> None:
     (listener,) = configuration("127.0.0.1:9090", 8080)["static_resources"]["listeners"]
     (connections,) = listener["filter_chains"][0]["filters"]
