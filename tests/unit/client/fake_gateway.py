@@ -117,8 +117,10 @@ class FakeGateway:
         self.produce_requests = 0
         self.admin_error: KafkaError | None = None
         self.config_errors: list[ErrorCode] = []
+        self.created: list[str] = []
+        """Names of the topics that were created."""
         self.configs: dict[str, str] = {}
-        """Properties that were set, of any group."""
+        """Properties that were set, of any resource."""
         self.silent = False
         self.ends_streams = True
         self.refusal: grpc.StatusCode | KafkaError | None = None
@@ -248,6 +250,18 @@ class FakeGateway:
         for index in range(self.topic_partitions):
             topic.partitions.add(partition_index=index)
         return admin_pb2.MetadataResponse(topics=[topic])
+
+    async def CreateTopics(
+        self, request: cluster_pb2.CreateTopicsRequest, context: Context
+    ) -> cluster_pb2.CreateTopicsResponse:
+        response = cluster_pb2.CreateTopicsResponse()
+        for topic in request.topics:
+            exists = topic.name in self.created
+            code = ErrorCode.TOPIC_ALREADY_EXISTS if exists else ErrorCode.NONE
+            response.topics.add(name=topic.name, error_code=int(code))
+            if not exists:
+                self.created.append(topic.name)
+        return response
 
     async def IncrementalAlterConfigs(
         self, request: cluster_pb2.IncrementalAlterConfigsRequest, context: Context

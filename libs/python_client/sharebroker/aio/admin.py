@@ -203,6 +203,30 @@ class Admin(RequestClient):
         """Ends the pause of a group (`share.paused`), as the circuit breaker or an administrator set it."""
         await self.alter_group_configs(group_id, {"share.paused": None, "share.pause.reason": None})
 
+    async def enable_dead_letters(
+        self, group_id: str, topic: str, partitions: int = 0, *, copy: bool = True
+    ) -> bool:
+        """Gives a group a dead letter topic and sets the configs of both; returns whether it is a new topic.
+
+        `partitions` is for a new topic; 0: the server's default. `copy`: letters have key, value and headers
+        of the record. Raises KafkaError.
+        """
+        configs = {"errors.deadletterqueue.group.enable": "true"}
+        created = True
+        try:
+            await self.create_topic(topic, partitions, configs)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            created = False
+            await self.alter_topic_configs(topic, configs)
+        names = {
+            "errors.deadletterqueue.topic.name": topic,
+            "errors.deadletterqueue.copy.record.enable": str(copy).lower(),
+        }
+        await self.alter_group_configs(group_id, names)
+        return created
+
     async def _configs(self, kind: cluster.ResourceType.ValueType, name: str) -> list[ConfigValue]:
         resource = gateway.DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name)
         request = gateway.DescribeConfigsRequest(resources=[resource])

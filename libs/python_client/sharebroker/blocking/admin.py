@@ -39,6 +39,7 @@ class Admin(BlockingClient[AsyncAdmin]):
     group_configs = blocking(AsyncAdmin.group_configs)
     alter_topic_configs = blocking(AsyncAdmin.alter_topic_configs)
     alter_group_configs = blocking(AsyncAdmin.alter_group_configs)
+    enable_dead_letters = blocking(AsyncAdmin.enable_dead_letters)
     resume_group = blocking(AsyncAdmin.resume_group)
     list_users = blocking(AsyncAdmin.list_users)
     set_password = blocking(AsyncAdmin.set_password)

@@ -40,7 +40,6 @@ from sharebroker.dead_letter_model import (
     RedrivePage,
     RedriveResult,
 )
-from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -64,10 +63,6 @@ LETTERS_AT_ONCE: Final = 100
 
 MOST_SHOWN: Final = 1000
 """Results that are printed."""
-
-_TOPIC: Final = "errors.deadletterqueue.topic.name"
-_COPY: Final = "errors.deadletterqueue.copy.record.enable"
-_ACCEPTS: Final = "errors.deadletterqueue.group.enable"
 
 Letters = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the dead letter topic.")]
 OfGroup = Annotated[str, typer.Option("--group", "-g", help="Only records that this group failed.")]
@@ -318,24 +313,10 @@ def enable(
     """
     name = topic or f"dlq.{group}"
     with Admin(server) as admin:
-        created = _create(admin, name, partitions)
-        if not created:
-            admin.alter_topic_configs(name, {_ACCEPTS: "true"})
-        admin.alter_group_configs(group, {_TOPIC: name, _COPY: str(copy).lower()})
+        created = admin.enable_dead_letters(group, name, partitions, copy=copy)
     done = "Created topic" if created else "Set topic"
     result = {"group": group, "topic": name, "created": created, "copy": copy}
     print_done(result, as_json, f"{done} {name}; failed records of group {group} go to it from now on.")
-
-
-def _create(admin: Admin, topic: str, partitions: int) -> bool:
-    """Creates a dead letter topic; returns whether it did not exist. Raises KafkaError."""
-    try:
-        admin.create_topic(topic, partitions, {_ACCEPTS: "true"})
-    except KafkaError as error:
-        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-            return False
-        raise
-    return True
 
 
 def pause(seconds: float) -> None:

@@ -132,6 +132,15 @@ def work(
             help="Time that running commands have after Ctrl-C or SIGTERM. Default: no limit.",
         ),
     ] = None,
+    dead_letters: Annotated[
+        str | None,
+        typer.Option(
+            "--dead-letters",
+            metavar="TOPIC",
+            help="Dead letter topic of the group, such as dlq.billing: created unless it exists, with "
+            "copies of the records. Default: the group's settings stay.",
+        ),
+    ] = None,
     timeout: Timeout = None,
     from_beginning: FromBeginning = False,
     auto_offset_reset: Annotated[
@@ -176,6 +185,7 @@ def work(
         max_failures=max_failures,
         idle_timeout=timeout,
         graceful_shutdown_timeout=grace,
+        dead_letter_topic=dead_letters,
         consumer=ConsumerConfig(
             client_id="sharebroker-cli", lock_ms=parse_lock(lock), auto_offset_reset=auto_offset_reset
         ),

@@ -85,6 +85,9 @@ class WorkerConfig:
     """`run` returns after so many seconds without a record to handle or to retry; None: never."""
     graceful_shutdown_timeout: float | None = 20.0
     """The time that running handlers have to finish once the worker stops; None: no limit."""
+    dead_letter_topic: str | None = None
+    """A dead letter topic that `run` gives to the group, with copies of the records; it is created unless it
+    exists. This needs rights to alter topic and group. None: the group keeps its settings."""
     handle_signals: bool = True
     """Whether SIGINT and SIGTERM stop the worker, if it runs in the main thread."""
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)

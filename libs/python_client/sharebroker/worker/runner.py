@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sharebroker.aio.consumer import ShareConsumer
+from sharebroker.aio import Admin, ShareConsumer
 from sharebroker.aio.signals import on_interrupt
 from sharebroker.client_errors import WakeupError
 from sharebroker.worker.config import (
@@ -83,6 +83,7 @@ class Worker:
     ) -> None:
         """Creates a worker; it connects when it runs. `address` is that of a ShareConsumer."""
         self._config = config or WorkerConfig()
+        self._address, self._group_id = address, group_id
         self._join = partial(ShareConsumer, address, group_id, topics, self._config.for_consumer())
         self._handler = handler
         self._is_coroutine = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
@@ -115,6 +116,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         # Read after the loop is set: a `stop` in another thread that found no loop has set it before.
         self._stopping = self._stop_requested
+        if self._config.dead_letter_topic is not None:
+            async with Admin(self._address) as admin:
+                await admin.enable_dead_letters(self._group_id, self._config.dead_letter_topic)
         async with self._join() as consumer:
             self._wake_consumer = consumer.wakeup
             grace: float | None = 0.0

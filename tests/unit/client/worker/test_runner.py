@@ -625,3 +625,27 @@ async def test_without_a_backoff_the_group_decides(gateway: FakeGateway) -> None
         assert await acknowledgements(stream, 1) == [(3, RELEASE, 0)]
         (ack,) = [ack for ack in stream.all_acknowledgements if ack.type == RELEASE]
         assert (ack.HasField("delay_ms"), ack.blameless) == (False, False)
+
+
+@pytest.mark.parametrize("existing", [[], ["dlq.group"]])
+async def test_a_worker_gives_its_group_a_dead_letter_topic(
+    gateway: FakeGateway, existing: list[str]
+) -> None:
+    gateway.created = existing.copy()
+    async with running(worker_of(gateway, print, dead_letter_topic="dlq.group")):
+        await eventually(lambda: gateway.heartbeats)
+    assert gateway.created == ["dlq.group"]
+    prefix = "errors.deadletterqueue."
+    of_topic = {prefix + "group.enable": "true"} if existing else {}
+    assert gateway.configs == of_topic | {
+        prefix + "topic.name": "dlq.group",
+        prefix + "copy.record.enable": "true",
+    }
+
+
+async def test_a_worker_without_rights_to_the_topic_does_not_join(gateway: FakeGateway) -> None:
+    gateway.config_errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    with pytest.raises(KafkaError) as refused:
+        await worker_of(gateway, print, dead_letter_topic="dlq.group").run_async()
+    assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert gateway.heartbeats == []
