@@ -38,6 +38,7 @@ from tests.simulation.idempotent import PipeliningProducer
 from tests.simulation.jobs import DURABLE_LOCK, JOB_LOCK, LongWorker, StreamWorker
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
+from tests.simulation.redriving import Redriver
 from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
 from tests.simulation.retrying import Retrier
 from tests.simulation.sabotage import Saboteur
@@ -255,6 +256,7 @@ class Cluster:
         retrying = [
             Retrier(self._client(), name, plan.retried_group, TOPIC).run(until) for name in plan.retrying
         ]
+        redriving = [Redriver(self._client(), plan.retried_group, TOPIC).run(until) for _ in plan.redriving]
         keeping = [self._keeper.run()] if self._keeper is not None else []
         works = (
             self._grow(),
@@ -264,6 +266,7 @@ class Cluster:
             *aged,
             *scheduled,
             *retrying,
+            *redriving,
             *keeping,
         )
         working = [asyncio.create_task(work) for work in works]

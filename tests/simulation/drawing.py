@@ -53,6 +53,9 @@ RETRYING: Final = 1 / 8
 QUEUED: Final = 1 / 8
 """The share of small systems whose groups have a dead letter topic; the large system always has one."""
 
+REDRIVING: Final = 1 / 2
+"""The share of systems with a dead letter topic whose letters are redriven; they have two groups."""
+
 OFTEN_REJECTED: Final = 60
 """How often a member rejects a record in them, as a weight beside the others of its temper."""
 
@@ -197,8 +200,9 @@ _THEMES: Final = (
 def drawn(seed: int) -> Plan:
     """Returns the plan of a seed."""
     random = Random(f"plan {seed}")
+    redriving = ("d0",) if Random(f"redriving {seed}").random() < REDRIVING else ()
     if seed % LARGE_EVERY == 0:
-        return _queued(_large(random), Random(f"queued {seed}"))
+        return replace(_queued(_large(random), Random(f"queued {seed}")), redriving=redriving)
     plan = _small(random)
     if Random(f"repeating {seed}").random() < REPEATED:
         plan = replace(plan, repeating=("r0",))
@@ -213,6 +217,8 @@ def drawn(seed: int) -> Plan:
     queued = Random(f"queued {seed}")
     if queued.random() < QUEUED:
         plan = _queued(plan, queued)
+        if redriving and not plan.retrying:
+            plan = replace(plan, redriving=redriving, scale=replace(plan.scale, groups=GROUPS))
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or plan.aged or Random(f"aged {seed}").random() >= AGED:
         return plan

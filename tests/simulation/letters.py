@@ -11,7 +11,8 @@ from sharebroker_server.record_log.core.batch import StoredBatch
 from tests.testkit.checker.events import DeadLetter, Share
 
 _PREFIX: Final = "__dlq.errors."
-_MARK: Final = _PREFIX.encode()
+_MARK: Final = f"{_PREFIX}group".encode()
+"""A redriven record has others of these headers."""
 _REJECTED: Final = "CLIENT_REJECTED_NACK"
 
 

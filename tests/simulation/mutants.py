@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -24,8 +25,9 @@ from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.record_log import copies, lifecycle
-from sharebroker_server.record_log.core import transactions
+from sharebroker_server.record_log.core import addressed, transactions
 from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.notes import Note
 from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots
@@ -68,6 +70,8 @@ from sharebroker_server.share_partition_leader.dead_letters.archiving import Arc
 from sharebroker_server.share_partition_leader.dead_letters.sending import LetterPortion, LetterSender
 from sharebroker_server.share_partition_leader.dead_letters.target import DeadLetterTopic
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
+from sharebroker_server.share_partition_leader.log import redrive
+from sharebroker_server.share_partition_leader.log.redrive import RedriveCall
 from sharebroker_server.share_partition_leader.log.retry import RetryCall
 from sharebroker_server.share_partition_leader.share_partition import share_group_partition
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
@@ -373,6 +377,13 @@ def no_earlier_copies(*_: object) -> dict[int, int]:
     return {}
 
 
+def no_address(*_: object) -> dict[str, Note]:
+    return {}
+
+
+_ADDRESSED_TO_ALL: Final = SimpleNamespace(**vars(addressed) | {"note_of": no_address})
+
+
 def no_letter_note(note: LetterNote) -> bytes:
     return b""
 
@@ -582,6 +593,19 @@ MUTANTS: Final = (
         lambda: [
             _on(copies, "check_not_copied", never_copied),
             _on(RetryCall, "_copied", no_earlier_copies),
+        ],
+        (Invariant.COPIED_ONCE,),
+    ),
+    Mutant(
+        "redriven records are addressed to no group",
+        lambda: [patch.object(redrive, "addressed", _ADDRESSED_TO_ALL)],
+        (Invariant.FOR_ITS_GROUP,),
+    ),
+    Mutant(
+        "a repeated redrive copies the record again",
+        lambda: [
+            _on(addressed, "check_not_redriven", never_copied),
+            _on(RedriveCall, "_redriven", no_earlier_copies),
         ],
         (Invariant.COPIED_ONCE,),
     ),

@@ -166,9 +166,9 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
     that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, t0 an
-    administrator who retries failed records, j0 a member with durable locks, queue the dead letter topic, x0
-    … traps, grow, split, change, searching, lost, twice, slow, command. Without `split` every process has
-    every role.
+    administrator who retries failed records, d0 one who redrives dead letters, j0 a member with durable
+    locks, queue the dead letter topic, x0 … traps, grow, split, change, searching, lost, twice, slow,
+    command. Without `split` every process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -195,12 +195,13 @@ class Plan:
     jobs: tuple[tuple[str, Way], ...] = ()
     scheduled: tuple[str, ...] = ()
     retrying: tuple[str, ...] = ()
+    redriving: tuple[str, ...] = ()
     queue: Queue | None = None
     traps: dict[str, Trap] = field(default_factory=dict)
 
     @property
     def retried_group(self) -> str:
-        """Returns the group whose failed records are retried: one that has members, if any has."""
+        """The group whose records are retried or redriven: one that has members, if any has."""
         return self.members[0][1] if self.members else self.scale.groups[0]
 
     @property
@@ -226,6 +227,7 @@ class Plan:
             *(name for name, _ in self.jobs),
             *self.scheduled,
             *self.retrying,
+            *self.redriving,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -244,6 +246,7 @@ class Plan:
             jobs=tuple(job for job in self.jobs if job[0] not in parts),
             scheduled=tuple(name for name in self.scheduled if name not in parts),
             retrying=tuple(name for name in self.retrying if name not in parts),
+            redriving=tuple(name for name in self.redriving if not {name, "queue"} & {*parts}),
             queue=None if "queue" in parts else self.queue,
             traps={name: trap for name, trap in self.traps.items() if name not in parts},
             grow=None if "grow" in parts else self.grow,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -28,7 +29,8 @@ class Checker:
         self._may_be_recalled: dict[tuple[str, int], set[int]] = {}
         self._recalled: dict[tuple[str, int], set[int]] = {}
         self._addressed: dict[tuple[str, int], dict[int, str]] = {}
-        self._copies: dict[tuple[e.Share, int], int] = {}
+        self._copies: dict[tuple[e.Share, int], set[int]] = {}
+        self._letters: Counter[tuple[e.Share, int]] = Counter()
         self._written: set[tuple[str, int, str]] = set()
         self._requests: dict[int, tuple[e.Requested, bool]] = {}
         self._logs: dict[str, tuple[int, int]] = {}
@@ -99,7 +101,9 @@ class Checker:
 
     def _on_addressed(self, event: e.Addressed) -> None:
         share, log = event.share, event.share.log
-        if self._copies.setdefault((share, event.source), event.copy) != event.copy:
+        copies = self._copies.setdefault((share, event.source), set())
+        copies.add(event.copy)
+        if len(copies) > max(self._letters[share, event.source], 1):  # each letter may be redriven
             broken(Invariant.COPIED_ONCE, f"{share} {event.source} was copied again to {event.copy}")
         if self._values.get(log, {}).get(event.source, event.value) != event.value:
             broken(Invariant.COPIED_ONCE, f"{share} {event.source} was copied as {event.value!r}")
@@ -107,11 +111,12 @@ class Checker:
         self._addressed.setdefault(log, {})[event.copy] = share.group
 
     def _on_retried(self, event: e.Retried) -> None:
-        if self._copies.get((event.share, event.source)) != event.copy:
+        if event.copy not in self._copies.get((event.share, event.source), ()):
             broken(Invariant.COPIED_ONCE, f"{event.share} {event.source} is not copied to {event.copy}")
         self._published.setdefault(event.share.log, {}).setdefault(event.copy, event.at)
 
     def _on_dead_letter(self, event: e.DeadLetter) -> None:
+        self._letters[event.share, event.offset] += 1
         if event.value is not None:
             stored_value = self._values.get(event.share.log, {}).get(event.offset, event.value)
             if stored_value != event.value:

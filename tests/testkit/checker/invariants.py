@@ -30,7 +30,7 @@ class Invariant(Enum):
     LISTED_ONCE = "the journal has each failed record once"
     NOT_EXPIRED = "an expired record is not delivered"
     NOT_RECALLED = "a recalled record is not delivered"
-    COPIED_ONCE = "a retried record is copied once, and unchanged"
+    COPIED_ONCE = "a retried or redriven record is copied once, and unchanged"
     LETTER_ONCE = "a failed record is archived with one dead letter"
     LETTER_OF_FAILURE = "a dead letter is that of a record that failed durably, unchanged"
     FOR_ITS_GROUP = "an addressed record is delivered to its group and no other"
