@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-rights bench-window measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -109,6 +109,9 @@ bench-rights: $(READY) ## cost of users and ACLs, in interleaved pairs (half an 
 
 bench-window: $(READY) ## cost of held and waiting records, in interleaved pairs (a quarter of an hour; BENCH=--quick: one short pair)
 	@$(BIN)/python -m tests.perf.window $(BENCH)
+
+bench-dead-letters: $(READY) ## a minute of 20,000 rejected records a second, and the cost of dead letters (a quarter of an hour; BENCH=--quick)
+	@$(BIN)/python -m tests.perf.dead_letters $(BENCH)
 
 bench-restart: $(READY) ## seconds until 1 GB is served after a kill (two minutes; BENCH='--gigabytes 2 --record 100 --batch 10')
 	@$(BIN)/python -m tests.perf.restart $(BENCH)

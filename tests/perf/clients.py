@@ -20,7 +20,7 @@ import uvloop
 from sharebroker.aio import Admin, Producer, ShareConsumer
 from sharebroker.cli.session import traced
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
-from sharebroker_protocol.records.record import Acknowledgement
+from sharebroker_protocol.records.record import Acknowledgement, Record
 from tests.perf.figures import percentile
 
 POLL_SECONDS: Final = 5.0
@@ -35,7 +35,7 @@ _WATCHES: Final[set[asyncio.Task[None]]] = set()
 class Work:
     """The work of a program: a number of records of a topic, on the server at an address.
 
-    `pace` is in records per second; 0 means no limit.
+    `pace` is in records per second; 0 means no limit. One of `reject_every` records is rejected; 0: none.
     """
 
     address: str
@@ -46,6 +46,7 @@ class Work:
     partitions: int = 1
     rounds: int = 1
     pace: float = 0.0
+    reject_every: int = 0
 
 
 class Stopwatch:
@@ -106,7 +107,7 @@ async def _each(work: Work, case: str) -> dict[str, float]:
             records = await consumer.poll(POLL_SECONDS)
             watch.start()
             _need(records, taken, work.records)
-            open_.extend(record.accept() for record in records)
+            open_.extend(_acknowledge(record, work) for record in records)
             _watch(open_[-len(records)], waits)
             taken += len(records)
             while open_ and open_[0].done:
@@ -119,6 +120,12 @@ async def _each(work: Work, case: str) -> dict[str, float]:
             confirmed += 1
         figures = watch.read(confirmed)
     return _named(case, figures, waits)
+
+
+def _acknowledge(record: Record, work: Work) -> Acknowledgement:
+    if work.reject_every and record.offset % work.reject_every == 0:
+        return record.reject()
+    return record.accept()
 
 
 async def by_range(work: Work) -> dict[str, float]:
