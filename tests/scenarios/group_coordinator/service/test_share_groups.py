@@ -27,7 +27,7 @@ async def test_first_response_of_a_new_group_has_partitions(cluster: Cluster, br
     assert parts(response) == {topic_id: [0, 1, 2]}
     assert response.heartbeat_interval_ms == 5000
     assert cluster.states.states == {
-        SharePartitionKey("g", topic_id, partition): StateSummary(1, 0, -1, -1) for partition in range(3)
+        SharePartitionKey("g", topic_id, partition): StateSummary(2, 0, -1, -1) for partition in range(3)
     }
 
 
@@ -213,7 +213,7 @@ async def test_altered_offsets_are_initialised_at_a_higher_epoch(cluster: Cluste
         ("a", topic_id, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ("zzz", "", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
     ]
-    assert cluster.states.states == {SharePartitionKey("g", topic_id, 0): StateSummary(1, 0, 40, 0)}
+    assert cluster.states.states == {SharePartitionKey("g", topic_id, 0): StateSummary(2, 0, 40, 0)}
     cluster.ends.ends[TopicIdPartition(topic_id, 0)] = 105
     (topic,) = await offsets(broker)
     assert [(some.start_offset, some.lag) for some in topic.partitions] == [(40, 65)]

@@ -140,7 +140,7 @@ async def test_unrecorded_initialisation_is_repeated_by_the_next_owner(
     second = await cluster.start(2)
     await first.stop()
     assert parts(await second.beat("m", epoch)) == {topic_id: [0]}
-    assert cluster.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 2
+    assert cluster.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 3
 
 
 async def test_initialisation_is_retried_while_the_lease_renewal_is_late(

@@ -60,6 +60,9 @@ from sharebroker_server.group_coordinator.core.share_groups.sessions import Obse
 
 DUE_PER_DEADLINE: Final = 100
 
+FIRST_EPOCH: Final = 1
+"""The epoch of a group before its first change, as in Kafka: a new group with a member is at epoch 2."""
+
 _Record = ShareGroupRecord | FloorRecord
 _Decision = Decision[_Record, "c.ShareGroupReply"]
 
@@ -166,7 +169,7 @@ class ShareGroups:
     def _heartbeat(self, command: c.Heartbeat, now: float) -> _Decision:
         group_id, group = command.group_id, self.groups.get(command.group_id)
         heartbeat.check(group, command, self._view, len(self.groups))
-        pending = PendingGroup(group or ShareGroup(group_id, self.floor))
+        pending = PendingGroup(group or self._new_group(group_id))
         reply = heartbeat.apply_heartbeat(pending, command, self._context(group_id, now))
         soft: list[SoftChange] = []
         if pending.group.assignment_epoch != (group.assignment_epoch if group else 0):
@@ -225,7 +228,7 @@ class ShareGroups:
         if group is None:
             validation.check_group_count(command.group_id, len(self.groups), self._view.broker)
         self._check_no_change(command.group_id, now)
-        pending = PendingGroup(group or ShareGroup(command.group_id, self.floor))
+        pending = PendingGroup(group or self._new_group(command.group_id))
         plan = share_state.alter(pending, command, self._view, int(now * 1000))
         begun = self._begun(command.group_id, plan.initialize.start_offsets, now)
         return Decision(tuple(pending.records), plan, begun)
@@ -249,6 +252,9 @@ class ShareGroups:
         pending = PendingGroup(group)
         deleted = share_state.finish_deletion(pending, command)
         return Decision((*pending.records, *self._raised_floor(group.epoch, deleted)), deleted, ended)
+
+    def _new_group(self, group_id: str) -> ShareGroup:
+        return ShareGroup(group_id, max(FIRST_EPOCH, self.floor))
 
     def _raised_floor(self, epoch: int, deleted: bool) -> Iterable[_Record]:
         """Returns the record after which new groups start above the epoch of a deleted group."""

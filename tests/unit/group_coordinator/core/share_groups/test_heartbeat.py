@@ -119,10 +119,10 @@ def test_first_heartbeat_creates_the_group_and_requests_state(shard: Harness) ->
     reply = shard.beat("m", 0, "a", rack_id="r", client_id="c", client_host="h")
     offsets = {TopicIdPartition("id-a", 0): -1, TopicIdPartition("id-a", 1): -1}
     assert reply == HeartbeatReply(
-        "m", 1, 5000, {}, initialize=InitializeState("g", 1, offsets, {"id-a": 1}), pending=True
+        "m", 2, 5000, {}, initialize=InitializeState("g", 2, offsets, {"id-a": 2}), pending=True
     )
     group = shard.group()
-    assert (group.epoch, group.assignment_epoch) == (1, 1)
+    assert (group.epoch, group.assignment_epoch) == (2, 2)
     profile = group.members["m"].profile
     assert (profile.rack_id, profile.client_id, profile.client_host) == ("r", "c", "h")
     assert group.topics["id-a"].initializing.keys() == {0, 1}
@@ -131,14 +131,14 @@ def test_first_heartbeat_creates_the_group_and_requests_state(shard: Harness) ->
 def test_second_heartbeat_returns_initialised_partitions(shard: Harness) -> None:
     first = shard.beat("m", 0, "a")
     shard.initialize(first)
-    reply = shard.beat("m", 1)
-    assert reply == HeartbeatReply("m", 2, 5000, {"id-a": frozenset({0, 1})})
+    reply = shard.beat("m", 2)
+    assert reply == HeartbeatReply("m", 3, 5000, {"id-a": frozenset({0, 1})})
     assert shard.group().topics["id-a"].initialized == {0, 1}
 
 
 def test_heartbeat_during_initialisation_changes_nothing(shard: Harness) -> None:
     shard.beat("m", 0, "a")
-    assert shard.beat("m", 1) == HeartbeatReply("m", 1, 5000, None, pending=True)
+    assert shard.beat("m", 2) == HeartbeatReply("m", 2, 5000, None, pending=True)
 
 
 def test_unchanged_heartbeat_writes_nothing_and_omits_the_assignment(shard: Harness) -> None:
@@ -148,9 +148,9 @@ def test_unchanged_heartbeat_writes_nothing_and_omits_the_assignment(shard: Harn
     assert len(shard.log) == written
 
 
-@pytest.mark.parametrize("full", [0, 2])
+@pytest.mark.parametrize("full", [0, 3])
 def test_full_request_gets_the_unchanged_assignment(shard: Harness, full: int) -> None:
-    assert shard.join("m", "a").member_epoch == 2
+    assert shard.join("m", "a").member_epoch == 3
     written = len(shard.log)
     assert shard.beat("m", full, "a").assignment == {"id-a": frozenset({0, 1})}
     assert len(shard.log) == written
@@ -159,20 +159,20 @@ def test_full_request_gets_the_unchanged_assignment(shard: Harness, full: int) -
 def test_previous_epoch_is_accepted_after_a_lost_response(shard: Harness) -> None:
     shard.join("m", "a")
     shard.beat("other", 0, "a")
-    assert shard.beat("m", 2).member_epoch == 3
-    again = shard.beat("m", 2)
-    assert again.member_epoch == 3
+    assert shard.beat("m", 3).member_epoch == 4
+    again = shard.beat("m", 3)
+    assert again.member_epoch == 4
     assert again.assignment == shard.group().members["m"].assigned, (
         "the assignment of the lost response is sent again"
     )
-    assert shard.beat("m", 3).assignment is None
+    assert shard.beat("m", 4).assignment is None
 
 
-@pytest.mark.parametrize(("epoch", "relation"), [(1, "smaller"), (4, "greater"), (9, "greater")])
+@pytest.mark.parametrize(("epoch", "relation"), [(2, "smaller"), (5, "greater"), (9, "greater")])
 def test_any_other_epoch_is_fenced(shard: Harness, epoch: int, relation: str) -> None:
     shard.join("m", "a")
     shard.beat("other", 0, "a")
-    shard.beat("m", 2)
+    shard.beat("m", 3)
     error = shard.refuses(Heartbeat("g", "m", epoch))
     assert error.code is ErrorCode.FENCED_MEMBER_EPOCH
     assert relation in error.message
@@ -259,7 +259,7 @@ def test_profile_is_rewritten_without_a_new_epoch(shard: Harness, change: dict[s
 
 def test_omitted_rack_is_kept(shard: Harness) -> None:
     shard.beat("m", 0, "a", rack_id="r")
-    shard.beat("m", 1)
+    shard.beat("m", 2)
     assert shard.group().members["m"].profile.rack_id == "r"
 
 
@@ -267,10 +267,10 @@ def test_unknown_topic_yields_nothing_until_it_is_created(shard: Harness, cluste
     reply = shard.beat("m", 0, "late")
     assert (reply.assignment, reply.initialize, reply.pending) == ({}, None, False)
     cluster.create("late", 1)
-    reply = shard.beat("m", 1)
-    assert reply.member_epoch == 2
+    reply = shard.beat("m", 2)
+    assert reply.member_epoch == 3
     shard.initialize(reply)
-    assert shard.beat("m", 2).assignment == {"id-late": frozenset({0})}
+    assert shard.beat("m", 3).assignment == {"id-late": frozenset({0})}
 
 
 def test_one_heartbeat_raises_the_epoch_once_for_several_reasons(shard: Harness, cluster: FakeView) -> None:
@@ -294,7 +294,7 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
     cluster.grow("a", 4)
     reply = shard.beat("m", epoch)
     assert reply.initialize == InitializeState(
-        "g", epoch + 1, {TopicIdPartition("id-a", 2): 0, TopicIdPartition("id-a", 3): 0}, {"id-a": 1}
+        "g", epoch + 1, {TopicIdPartition("id-a", 2): 0, TopicIdPartition("id-a", 3): 0}, {"id-a": 2}
     )
     shard.initialize(reply)
     assert shard.beat("m", epoch + 1).assignment == {"id-a": frozenset(range(4))}
@@ -303,7 +303,7 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
 def test_partitions_of_a_new_topic_start_by_policy(shard: Harness) -> None:
     epoch = shard.join("m", "a").member_epoch
     reply = shard.beat("m", epoch, "a", "b")
-    assert reply.initialize == InitializeState("g", epoch + 1, {TopicIdPartition("id-b", 0): -1}, {"id-b": 1})
+    assert reply.initialize == InitializeState("g", epoch + 1, {TopicIdPartition("id-b", 0): -1}, {"id-b": 2})
 
 
 def test_failed_initialisation_is_retried_with_the_same_offsets(shard: Harness, cluster: FakeView) -> None:
@@ -311,7 +311,7 @@ def test_failed_initialisation_is_retried_with_the_same_offsets(shard: Harness, 
     assert first is not None
     shard.send(StateInitialized("g", tp("id-a", 0), failed=tp("id-a", 1)))
     cluster.grow("a", 3)
-    second = shard.beat("m", 1)
+    second = shard.beat("m", 2)
     assert second.assignment == {"id-a": frozenset({0})}
     assert second.initialize is not None
     assert second.initialize.start_offsets == {
@@ -333,15 +333,15 @@ def test_running_initialisation_is_not_started_twice(shard: Harness) -> None:
 def test_initialisation_without_a_reply_is_repeated_after_a_timeout(shard: Harness) -> None:
     first = shard.beat("m", 0, "a")
     shard.now += 29.9
-    assert shard.beat("m", 1).initialize is None
+    assert shard.beat("m", 2).initialize is None
     shard.now += 0.1
-    assert shard.beat("m", 1).initialize == at_epoch(2, first)
+    assert shard.beat("m", 2).initialize == at_epoch(3, first)
 
 
 def test_interrupted_initialisation_is_repeated_at_a_higher_epoch(shard: Harness) -> None:
     first = shard.beat("m", 0, "a")
     shard.reload()
-    assert shard.beat("m", 1).initialize == at_epoch(2, first)
+    assert shard.beat("m", 2).initialize == at_epoch(3, first)
 
 
 def at_epoch(epoch: int, reply: HeartbeatReply) -> InitializeState:
@@ -365,7 +365,7 @@ def test_topic_recreated_under_its_name_is_new(shard: Harness, cluster: FakeView
     cluster.create("a", 1, "id-a2")
     reply = shard.beat("m", epoch + 1)
     assert reply.initialize == InitializeState(
-        "g", epoch + 2, {TopicIdPartition("id-a2", 0): -1}, {"id-a2": 1}
+        "g", epoch + 2, {TopicIdPartition("id-a2", 0): -1}, {"id-a2": 2}
     )
 
 
@@ -375,7 +375,7 @@ def test_topic_missing_from_the_cache_is_kept(shard: Harness, cluster: FakeView)
     elsewhere.cluster.create("b", 1)
     elsewhere.log = shard.log
     elsewhere.machine = elsewhere.replayed()
-    elsewhere.beat("m", 2)
+    elsewhere.beat("m", 3)
     assert elsewhere.group().topics.keys() == {"id-a", "id-b"}
 
 
@@ -387,13 +387,13 @@ def test_assignment_interval_delays_the_next_assignment() -> None:
     reply = shard.beat("m1", 0, "a")
     shard.initialize(reply)
     shard.now += 0.5
-    waiting = shard.beat("m1", 1)
-    assert (waiting.member_epoch, waiting.assignment) == (1, None)
-    assert shard.group().epoch == 2
-    assert shard.beat("m1", 1).member_epoch == 1
-    assert shard.group().epoch == 2
+    waiting = shard.beat("m1", 2)
+    assert (waiting.member_epoch, waiting.assignment) == (2, None)
+    assert shard.group().epoch == 3
+    assert shard.beat("m1", 2).member_epoch == 2
+    assert shard.group().epoch == 3
     shard.now += 0.5
-    assert shard.beat("m1", 1).assignment == {"id-a": frozenset({0, 1})}
+    assert shard.beat("m1", 2).assignment == {"id-a": frozenset({0, 1})}
 
 
 def test_member_joining_between_assignments_has_no_partitions() -> None:
@@ -403,13 +403,13 @@ def test_member_joining_between_assignments_has_no_partitions() -> None:
     shard = Harness(cluster)
     shard.initialize(shard.beat("m1", 0, "a"))
     shard.now += 1
-    shard.beat("m1", 1)
+    shard.beat("m1", 2)
     reply = shard.beat("m2", 0, "a")
-    assert (reply.member_epoch, reply.assignment) == (2, {})
+    assert (reply.member_epoch, reply.assignment) == (3, {})
     # A narrower subscription applies at once, also between assignments.
-    narrowed = shard.request(Heartbeat("g", "m1", 2, ()), HeartbeatReply)
-    assert (narrowed.member_epoch, narrowed.assignment) == (2, {})
-    assert shard.beat("m1", 1).member_epoch == 2
+    narrowed = shard.request(Heartbeat("g", "m1", 3, ()), HeartbeatReply)
+    assert (narrowed.member_epoch, narrowed.assignment) == (3, {})
+    assert shard.beat("m1", 2).member_epoch == 3
 
 
 def test_heartbeat_interval_is_a_group_config() -> None:

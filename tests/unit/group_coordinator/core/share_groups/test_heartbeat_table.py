@@ -12,12 +12,12 @@ from tests.testkit.tables import each
 from tests.unit.group_coordinator.harness import FakeView, Harness
 
 STATES = ("absent", "empty", "other member", "full", "member")
-EPOCHS = (-2, -1, 0, 1, 2, 3, 4)
+EPOCHS = (-2, -1, 0, 1, 2, 3, 4, 5)
 TOPICS: tuple[tuple[str, ...] | None, ...] = (None, (), ("a",), ("a", "not there"))
 
 
 def shard_in(state: str) -> Harness:
-    """A group in a state; the member "m", where it is one, has epoch 3 and had epoch 2."""
+    """A group in a state; the member "m", where it is one, has epoch 4 and had epoch 3."""
     cluster = FakeView("group.share.max.size=2")
     cluster.create("a", 1)
     shard = Harness(cluster)
@@ -31,7 +31,7 @@ def shard_in(state: str) -> Harness:
     elif state == "member":
         shard.join("m", "a")
         shard.join("x", "a")
-        assert shard.beat("m", 2).member_epoch == 3
+        assert shard.beat("m", 3).member_epoch == 4
     return shard
 
 
@@ -44,7 +44,7 @@ def expected(state: str, epoch: int, topics: tuple[str, ...] | None) -> ErrorCod
         return ErrorCode.GROUP_ID_NOT_FOUND
     if state != "member":
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if epoch in (-1, 2, 3) else ErrorCode.FENCED_MEMBER_EPOCH
+    return ErrorCode.NONE if epoch in (-1, 3, 4) else ErrorCode.FENCED_MEMBER_EPOCH
 
 
 @each("state, epoch, topics", list(product(STATES, EPOCHS, TOPICS)))
@@ -64,8 +64,8 @@ def test_heartbeat_in_every_state_is_accepted_or_rejected(
         assert reply.assignment is None
         return
     assert group.members["m"].epoch == reply.member_epoch == group.assignment_epoch == group.epoch
-    # A member that sends epoch 2 has not received epoch 3.
-    assert (reply.assignment is not None) == (epoch in (0, 2) or topics is not None)
+    # A member that sends epoch 3 has not received epoch 4.
+    assert (reply.assignment is not None) == (epoch in (0, 3) or topics is not None)
     assert group.members["m"].profile.subscribed == frozenset(topics if topics is not None else ("a",))
 
 

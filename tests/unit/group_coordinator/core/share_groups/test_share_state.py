@@ -151,7 +151,7 @@ def test_only_initialised_partitions_can_be_assigned() -> None:
     assert share_state.initialized(group, topics) == {"t": {0, 1}}
 
 
-EPOCH = 3
+EPOCH = 4
 """The epoch of a group with state after one member joined and left."""
 
 
@@ -226,7 +226,7 @@ def test_repeated_delete_with_group_epoch_is_fenced(
 
 def test_unknown_group_has_epoch_0(shard: Harness) -> None:
     first = AlterOffsets("new", {("a", 0): 5}, 0)
-    assert shard.request(first, AlterPlan).initialize.state_epoch == 1
+    assert shard.request(first, AlterPlan).initialize.state_epoch == 2
     assert shard.refuses(first).code is ErrorCode.FENCED_STATE_EPOCH
 
 
@@ -273,7 +273,7 @@ def test_alter_moves_offsets_at_a_higher_state_epoch(empty: Harness) -> None:
 
 def test_alter_creates_the_group(shard: Harness) -> None:
     plan = altered(shard, {("a", 1): 7})
-    assert plan.initialize == InitializeState("g", 1, {TopicIdPartition("id-a", 1): 7})
+    assert plan.initialize == InitializeState("g", 2, {TopicIdPartition("id-a", 1): 7})
     assert shard.request(ListGroups(), dict) == {"g": "Empty"}
     assert shard.request(ListOffsetPartitions("g"), dict) == {"id-a": frozenset({1})}
 

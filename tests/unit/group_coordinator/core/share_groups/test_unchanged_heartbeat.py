@@ -9,7 +9,7 @@ import pytest
 from sharebroker_server.group_coordinator.core.share_groups.commands import AlterOffsets, StateInitialized
 from tests.unit.group_coordinator.harness import FakeView, Harness, tp
 
-EPOCH = 2
+EPOCH = 3
 """Of a member that joined, and has its partitions."""
 
 
@@ -53,7 +53,7 @@ def test_unchanged_heartbeat_does_not_end_a_stored_silence(shard: Harness) -> No
 
 
 @pytest.mark.parametrize(
-    ("member", "epoch", "group"), [("m", 0, "g"), ("m", 1, "g"), ("m", 3, "g"), ("n", 2, "g"), ("m", 2, "h")]
+    ("member", "epoch", "group"), [("m", 0, "g"), ("m", 2, "g"), ("m", 4, "g"), ("n", 3, "g"), ("m", 3, "h")]
 )
 def test_unchanged_heartbeat_of_others_is_rejected(
     shard: Harness, member: str, epoch: int, group: str
