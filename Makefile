@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http wheels release openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -246,6 +246,16 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/protocol/pyproject.toml \
 	  libs/python_client/pyproject.toml --no-emit-package sharebroker --no-emit-package sharebroker-protocol \
 	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock
+
+DIST := dist
+
+wheels: $(READY) ## build the wheels of protocol, client and server into dist/
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@for folder in libs/protocol libs/python_client .; do \
+	  (cd $$folder && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/$(DIST)) || exit 1; done
+
+release: check test wheels ## run every check and test, then leave wheels with checksums in dist/
+	@cd $(DIST) && sha256sum *.whl > SHA256SUMS && cat SHA256SUMS
 
 clean: ## remove the environments and caches (data stays)
 	rm -rf $(VENV) $(SPARK) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

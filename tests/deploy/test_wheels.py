@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.architecture.sources import ROOT
 
@@ -75,6 +80,88 @@ def test_client_works_without_server_code(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provides an environment with the three wheels, installed without their dependencies."""
+    wheels, folder = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("environment")
+    for distribution in DISTRIBUTIONS:
+        contents(distribution, wheels)
+    venv.create(folder, with_pip=False)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        str(folder / "bin" / "python"),
+    ]
+    install = [*pip, "install", "-q", "--no-index", "--no-deps", *map(str, wheels.glob("*.whl"))]
+    subprocess.run(install, check=True, capture_output=True, timeout=60)
+    return folder
+
+
+def run_installed(installed: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program of the environment beside the dependencies of this one."""
+    # PYTHONPATH ignores the .pth files of editable installations.
+    environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
+    return subprocess.run(
+        [installed / "bin" / command[0], *command[1:]],
+        cwd=installed,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_installed_wheels_have_the_commands_of_client_and_server(installed: Path) -> None:
+    listed = run_installed(installed, "sharebroker", "--help")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert {"topics", "serve", "doctor"} <= set(listed.stdout.split())
+    served = run_installed(installed, "sharebroker", "serve", "--print-config")
+    assert served.returncode == 0, served.stderr
+    assert json.loads(served.stdout)
+
+
+def test_modules_of_installed_wheels_are_imported(installed: Path) -> None:
+    program = "import sharebroker, sharebroker_server.broker as b; print(sharebroker.__file__, b.__file__)"
+    found = run_installed(installed, "python", "-c", program)
+    assert all(path.startswith(str(installed)) for path in found.stdout.split()), found.stderr
+
+
+WITHOUT_EXTRA = """
+import sys
+sys.modules["typer"] = None
+import sharebroker.aio, sharebroker.blocking.consumer, sharebroker.worker.runner
+import sharebroker.cli
+sharebroker.cli.main()
+"""
+
+
+def test_client_without_the_extra_cli_names_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "sharebroker: the command line needs more packages: pip install 'sharebroker[cli]'\n"
+    )
+
+
+def test_all_distributions_and_the_chart_have_one_version() -> None:
+    projects = {
+        path: tomllib.loads((path / "pyproject.toml").read_text())["project"]
+        for path in (*DISTRIBUTIONS.values(), ROOT / "libs" / "spark_source")
+    }
+    (version,) = {project["version"] for project in projects.values()}
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "sharebroker" / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == version
+    for name in ("Makefile", "docker-compose.yml", "deploy/README.md", "docs/install.md"):
+        images = re.findall(r"sharebroker(?:-spark)?:(\d[\w.]*)", (ROOT / name).read_text())
+        assert set(images) == {version}, name
 
 
 def test_server_starts_beside_a_project_with_packages_services_and_libs(tmp_path: Path) -> None:

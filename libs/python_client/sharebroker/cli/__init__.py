@@ -3,10 +3,14 @@
 import gc
 import os
 import sys
+from typing import Final
 
 # Set before gRPC is imported: otherwise it prints a warning for each process that `work` starts.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the commands report failed connections themselves
+
+EXTRA: Final = ("rich", "typer")
+"""The packages of the extra `cli`."""
 
 
 def main() -> None:
@@ -15,8 +19,12 @@ def main() -> None:
         from sharebroker.cli.probe import probe
 
         sys.exit(probe(sys.argv[2:]))
-    from sharebroker.cli.app import main as app
-
+    try:
+        from sharebroker.cli.app import main as app
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        sys.exit("sharebroker: the command line needs more packages: pip install 'sharebroker[cli]'")
     try:
         app()
     finally:
