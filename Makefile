@@ -128,7 +128,7 @@ proto: $(READY) ## generate the Python code of the protos
 	$(BIN)/python -m protos.generate
 	$(BIN)/python -m protos.http
 
-kafka: $(READY) ## download Apache Kafka's jars for tests and benchmarks (needs Java 17 and Maven)
+kafka: $(READY) ## download Apache Kafka's jars, and install its tools in .cache/kafka/bin (needs Java 17 and Maven)
 	@$(BIN)/python -m tests.support.kafka_jars
 
 spark: $(SPARK)/.ready ## create Spark's environment (1 GB), for the Spark source and its tests

@@ -1,5 +1,5 @@
 """`make kafka`: downloads Apache Kafka's jars with Maven to `.cache/kafka` and checks them against
-`tests/compat/jars.lock`.
+`tests/compat/jars.lock`; `.cache/kafka/bin` has scripts of Kafka's command line tools.
 
 Maven's own settings name its repository; the lock file has the hashes of the jars.
 """
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+
+from tests.support.kafka_scripts import write_scripts
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "kafka"
@@ -127,8 +129,10 @@ def main(
             raise typer.Exit(1) from None
     if lock:
         LOCK.write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(found.items())))
+    write_scripts(CACHE / "bin", SERVER.name)
     typer.echo(
-        f"Kafka {SERVER.version}: {sum(1 for _ in CACHE.rglob('*.jar'))} jars in {CACHE.relative_to(ROOT)}"
+        f"Kafka {SERVER.version}: {sum(1 for _ in CACHE.rglob('*.jar'))} jars in {CACHE.relative_to(ROOT)}, "
+        f"tools in {(CACHE / 'bin').relative_to(ROOT)}"
     )
 
 

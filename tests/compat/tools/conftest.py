@@ -6,37 +6,14 @@ import contextlib
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import IO
 
 import pytest
 
 from tests.support.client import unique
+from tests.support.kafka_scripts import MAIN_CLASSES
 from tests.support.kafka_tools import Ran, java, java_environment, needs_kafka, run_tool
 from tests.testkit.brokers import one_process
-
-MAIN: Final = {
-    "kafka-acls": "org.apache.kafka.tools.AclCommand",
-    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
-    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-configs": "kafka.admin.ConfigCommand",
-    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
-    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
-    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
-    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
-    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
-    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
-    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
-    "kafka-share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
-    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
-    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
-    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
-    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
-}
-"""The tools by the names of Kafka's scripts."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +28,12 @@ class Tools:
 
     def attempt(self, tool: str, *arguments: str, stdin: str = "") -> Ran:
         """Runs a tool; returns its result."""
-        return run_tool(MAIN[tool], *self._where(tool, arguments), stdin=stdin)
+        return run_tool(MAIN_CLASSES[tool], *self._where(tool, arguments), stdin=stdin)
 
     @contextlib.contextmanager
     def running(self, tool: str, *arguments: str) -> Iterator[IO[str]]:
         """Provides the output of a tool that runs until the end of the block."""
-        command = java(MAIN[tool], *self._where(tool, arguments))
+        command = java(MAIN_CLASSES[tool], *self._where(tool, arguments))
         with subprocess.Popen(
             command, env=java_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as process:
