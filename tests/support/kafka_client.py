@@ -14,6 +14,7 @@ from sharebroker_server.kafka_wire.schema import Message, api_schema, message_cl
 from tests.support.kafka_frames import read_response
 
 TIMEOUT = 20.0
+CLOSE_TIMEOUT = 2.0
 Batch = tuple[int, int, Sequence[int]]
 """First and last offset, and the types."""
 
@@ -65,8 +66,13 @@ class KafkaClient:
                 return True
 
     async def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection, and waits until its socket is closed: over TLS the server responds first."""
         self._writer.close()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self._writer.wait_closed()
+        except OSError:  # also of a server that does not read or has closed
+            self.abort()
 
     def abort(self) -> None:
         """Aborts the connection, like a crashed client."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -66,6 +67,9 @@ async def trusted(authority: Authority, grpc_port: int, plain_port: int) -> tupl
     except ssl.SSLError:
         return state is grpc.ChannelConnectivity.READY, False
     writer.close()
+    with suppress(OSError):
+        async with asyncio.timeout(SECONDS):
+            await writer.wait_closed()
     return state is grpc.ChannelConnectivity.READY, True
 
 
