@@ -46,7 +46,7 @@ from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.share_partition_leader.core.backoff import RetryBackoff
 from sharebroker_server.share_partition_leader.core.events import Configure, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.locks import tokens_of
-from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition, relinquished
 from sharebroker_server.share_partition_leader.metrics.counters import CounterRegistry
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     is_changed,
@@ -397,6 +397,9 @@ class Leadership:
         catalog, persister = self._catalog, self._persister
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
+            # A read that ends as the load is cancelled can swallow the cancellation.
+            if self._led.get(names.topic_partition(led.log.partition)) is not led:
+                raise relinquished()
             state = replace(state, clock_offset_ms=-1000 * self._holder.clock_skew)
             # Read again: the config may have changed while the state was read.
             settings = self._group_settings(group_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -159,6 +160,27 @@ async def test_a_load_ends_with_not_leader_when_the_partition_is_lost(harness: H
     await harness.hand_over()
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
         await asking
+
+
+async def test_a_load_that_outlasts_its_cancellation_ends_with_not_leader(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, begun = harness.persister.read, asyncio.Event()
+
+    async def completes_when_cancelled(key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return await read(key, leader_epoch)
+
+    led = await harness.leadership.led(TOPIC, 0)
+    monkeypatch.setattr(harness.persister, "read", completes_when_cancelled)
+    asking = asyncio.create_task(harness.share_partition())
+    await begun.wait()
+    await harness.hand_over()
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        await asking
+    assert not led.loaded()
 
 
 async def test_configs_changed_during_a_load_apply(harness: Harness) -> None:
