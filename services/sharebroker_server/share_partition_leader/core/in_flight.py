@@ -35,7 +35,8 @@ class InFlight:
     is in flight; `after_end` covers both cases. Offsets between runs do not exist in the log.
     Every offset of a run is in one of five counts: `ready` to be acquired, `locked`, `waiting` for a time,
     `archiving`, or terminal (`complete_count`). `due` is a heap of (time in ms, first, last) of the runs that
-    wait; an entry is skipped if its runs no longer wait.
+    wait; an entry is skipped if its runs no longer wait. `locks_of` are the locks of each holder, with some
+    that ended; `core.locks` keeps it.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class InFlight:
         "end",
         "firsts",
         "locked",
+        "locks_of",
         "ready",
         "runs",
         "start",
@@ -61,6 +63,7 @@ class InFlight:
         self.complete_count = 0
         self.archiving = 0
         self.locked = 0
+        self.locks_of: dict[str, dict[Lock, None]] = {}
         self.ready = 0
         self.waiting = 0
         # Below this offset, which `drop_before` received, records are archiving or have ended.
@@ -165,11 +168,19 @@ class InFlight:
 
         What it acknowledged counts until that is durable.
         """
-        return any(not session or lock.session == session for _, lock in self.locked_by(member))
+        locks = self.locks_of.get(member, ())
+        return any(self.is_held(lock) for lock in locks if not session or lock.session == session)
 
     def locked_by(self, member: str) -> Iterator[tuple[Run, Lock]]:
         """The runs that a member holds, with and without a pending transition."""
         return ((run, run.lock) for run in self.runs if run.lock is not None and run.lock.member == member)
+
+    def is_held(self, lock: Lock) -> bool:
+        """Whether runs have the lock; the next search starts at the first of them."""
+        run = next(self.under(lock), None) if lock.last >= self.start else None
+        if run is not None:
+            lock.first = run.first
+        return run is not None
 
     def under(self, lock: Lock) -> Iterator[Run]:
         """The runs of a lock, with and without a pending transition."""

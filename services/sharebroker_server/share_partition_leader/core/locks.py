@@ -15,6 +15,9 @@ from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFl
 from sharebroker_server.share_partition_leader.core.runs import Lock, Run
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
+RECHECK: Final = 10.0
+"""Seconds after which a lock is checked again that has timed out while its acknowledgement was written."""
+
 DURABLE_LOCK: Final = 60.0
 """Seconds: requested locks from this length on are stored."""
 
@@ -91,11 +94,15 @@ class Locks:
     def watch(self, lock: Lock) -> None:
         """Ends the lock at its deadline; call it when runs have the lock."""
         heappush(self._heap, (lock.deadline, lock))
+        self._in_flight.locks_of.setdefault(lock.member, {})[lock] = None
         if len(self._heap) > self._limit:
-            held = {entry[1]: entry for entry in self._heap if self._is_held(entry[1])}
-            self._heap = list(held.values())
+            held = {each: None for _, each in self._heap if self._in_flight.is_held(each)}
+            self._heap = [(each.deadline, each) for each in held]
             heapify(self._heap)
             self._limit = 2 * len(held) + SPARE
+            self._in_flight.locks_of.clear()
+            for each in held:
+                self._in_flight.locks_of.setdefault(each.member, {})[each] = None
 
     def expire(
         self, settings: SharePartitionSettings, now: float, retry: FailedDelivery | None = None
@@ -109,12 +116,20 @@ class Locks:
                 if run.pending is None:
                     lost.append(_time_out(self._in_flight, run, lock, settings, retry))
                     ended.append(run)
+            if self._in_flight.is_held(lock):
+                heappush(self._heap, (now + RECHECK, lock))
+            else:
+                self._forget(lock)
         self._in_flight.coalesce(ended)
         lost.sort(key=attrgetter("first"))
         return lost
 
-    def _is_held(self, lock: Lock) -> bool:
-        return lock.last >= self._in_flight.start and any(self._in_flight.under(lock))
+    def _forget(self, lock: Lock) -> None:
+        locks_of = self._in_flight.locks_of
+        others = locks_of.get(lock.member, {})
+        others.pop(lock, None)
+        if not others:
+            locks_of.pop(lock.member, None)
 
 
 def _time_out(

@@ -510,6 +510,12 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 assert after.not_before <= self.now
 
     @invariant()
+    def holders_are_those_of_the_records(self) -> None:
+        if hasattr(self, "share"):
+            holders = {record.member for record in self.model.records.values() if record.state == ACQUIRED}
+            assert {member for member in ("m1", "m2", "m3") if self.share.in_flight.holds(member)} == holders
+
+    @invariant()
     def confirmed_records_are_not_delivered_again(self) -> None:
         if hasattr(self, "share"):
             assert all(self.store.ended(offset) for offset in self.ended)

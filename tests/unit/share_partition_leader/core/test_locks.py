@@ -15,7 +15,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
-from sharebroker_server.share_partition_leader.core.locks import DURABLE_LOCK, tokens_of
+from sharebroker_server.share_partition_leader.core.locks import DURABLE_LOCK, RECHECK, tokens_of
 from sharebroker_server.share_partition_leader.core.runs import Lock, Run
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
@@ -230,7 +230,7 @@ def test_lock_with_a_pending_transition_does_not_time_out() -> None:
     pending = share.acknowledge("m1", acks("0-4"), 29.0)
     assert pending is not None
     assert [(x.first, x.last) for x in share.expire(30.0).lost] == [(5, 9)]
-    assert share.next_deadline() is None
+    assert share.next_deadline() == 30.0 + RECHECK
     share.complete([pending])
     assert picture(share) == "5-9 available 1"
     assert share.next_deadline() is None
@@ -310,7 +310,30 @@ def test_ended_locks_do_not_stay_in_memory() -> None:
         fetch(share, [(first, first)])
         ack(share, str(first))
     assert len(share._locks._heap) <= 2 * SPARE + 4
+    assert sum(map(len, share.in_flight.locks_of.values())) <= 2 * SPARE + 4
     assert [x.member for x in share.expire(30.0).lost] == ["slow"]
+    assert not share.in_flight.locks_of
+
+
+def test_holders_are_found_without_a_walk_over_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = opened(settings=SharePartitionSettings(max_record_locks=10_000))
+    fetch(share, [(0, 4999)], "first", most=5000)
+    for offset in range(0, 4999, 2):
+        ack(share, str(offset), RELEASE, "first")
+        fetch(share, [(offset, offset)], f"m{offset}")
+    visited: list[int] = []
+    under = InFlight.under
+
+    def counted(self: InFlight, lock: Lock) -> Iterator[Run]:
+        for run in under(self, lock):
+            visited.append(run.first)
+            yield run
+
+    monkeypatch.setattr(InFlight, "under", counted)
+    assert share.in_flight.holds("m4998")
+    assert share.in_flight.holds("first")
+    assert not share.in_flight.holds("another")
+    assert len(visited) == 2
 
 
 def test_failed_writes_do_not_fill_the_heap() -> None:
