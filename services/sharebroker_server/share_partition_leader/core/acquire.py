@@ -23,6 +23,7 @@ from sharebroker_protocol.model import (
     RecordState,
 )
 from sharebroker_server.offset_spans import joined
+from sharebroker_server.share_partition_leader.core.durability import WriteQueue
 from sharebroker_server.share_partition_leader.core.events import (
     Acquire,
     AcquireRequest,
@@ -56,8 +57,10 @@ class Acquisition:
         request: AcquireRequest,
         fetch_offset: int,
         log_batches: Sequence[LogBatch],
+        writes: WriteQueue,
     ) -> None:
         self._in_flight = in_flight
+        self._writes = writes
         self._settings = settings
         self._request = request
         self._log = log_batches
@@ -86,7 +89,9 @@ class Acquisition:
             self._walk()
         redelivered = self.count
         if self._last >= in_flight.after_end and self._has_room_for_new():
-            for run in self._new_runs(self._first_new(in_flight.after_end), self._last):
+            first = self._first_new(in_flight.after_end)
+            last = self._before_deferred(first, self._last)
+            for run in self._new_runs(first, last) if first <= last else ():
                 in_flight.append(run)
         in_flight.locked += self.count
         in_flight.ready -= redelivered
@@ -228,6 +233,26 @@ class Acquisition:
         if self._log[0][1] >= first:
             return first
         return max(first, next(base for base, last in self._log if last >= first))
+
+    def _before_deferred(self, first: int, last: int) -> int:
+        """Returns the last offset out of first..last before a record batch that is deferred.
+
+        The strict limit would cut that batch, and each part would be sent with the bytes of the whole batch.
+        """
+        limit = first + self._most - self.count - 1
+        if self._request.mode is _RECORD_LIMIT or last <= limit:
+            return last
+        base, end = self._log[bisect_right(self._log, limit, key=itemgetter(0)) - 1]
+        soft = first + self._room - self.count - 1
+        if base > soft or end <= limit or not self._defers(end - limit):
+            return last
+        return base - 1
+
+    def _defers(self, missing: int) -> bool:
+        """Whether a record batch waits, since state writes will make room for its `missing` records."""
+        deferred = self._writes.will_end(missing)
+        self._writes.awaited |= deferred
+        return deferred
 
     def _new_runs(self, first: int, last: int) -> list[Run]:
         """Creates runs of records at their first delivery, out of first..last."""

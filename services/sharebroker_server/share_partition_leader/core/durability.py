@@ -347,12 +347,14 @@ def undo(in_flight: InFlight, runs: Iterable[Run]) -> Transition:
 class WriteQueue:
     """The transitions of one share-partition that are not durable yet, with the replies that wait for them.
 
-    `busy` is true while a transition waits or a write is in flight.
+    `busy` is true while a transition waits or a write is in flight; `awaited`, if an acquisition waits for
+    the end of that write.
     """
 
-    __slots__ = ("_retry", "_sent", "_waiting", "busy", "retry_at")
+    __slots__ = ("_retry", "_sent", "_waiting", "awaited", "busy", "retry_at")
 
     def __init__(self) -> None:
+        self.awaited = False
         self.busy = False
         self.retry_at: float | None = None
         self._waiting: list[Transition] = []
@@ -372,6 +374,16 @@ class WriteQueue:
         if not self.busy:
             self.busy = effects.write_due = True
 
+    def will_end(self, number: int) -> bool:
+        """Whether at least this many records end, and need no lock, once all transitions are durable."""
+        for transition in (*self._sent, *self._waiting):
+            for run in transition.runs:
+                if run.pending is transition and run.target is not AVAILABLE:
+                    number -= run.size
+                    if number <= 0:
+                        return True
+        return False
+
     def letters(self) -> Iterator[StateBatch]:
         """The state batches that end archiving records, until they are durable."""
         for transition in (*self._waiting, *self._sent, *self._retry):
@@ -389,9 +401,13 @@ class WriteQueue:
         return self._sent
 
     def complete(self, error: KafkaError | None, effects: Effects) -> list[Transition]:
-        """Ends the write in flight: replies, sets `write_due` for the next one, returns its transitions."""
+        """Ends the write in flight: replies, sets `write_due` for the next one, returns its transitions.
+
+        Sets `wake` for the acquisitions that waited for it.
+        """
         sent, self._sent = self._sent, []
         effects.replies = _replies(sent, error)
+        effects.wake, self.awaited = self.awaited, False
         self.busy = effects.write_due = bool(self._waiting)
         return sent
 

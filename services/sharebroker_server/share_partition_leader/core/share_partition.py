@@ -177,7 +177,9 @@ class SharePartition:
             raise relinquished()
         self.in_flight.drop_before(log_start)
         offset = self.in_flight.acquirable_offset(self.settings)
-        return offset if offset is not None and offset < log_end else None
+        # A record batch that waits for room is not read again before the write ends.
+        end = min(log_end, self.in_flight.after_end) if self._writes.awaited else log_end
+        return offset if offset is not None and offset < end else None
 
     def archiving(self, limit: int) -> Sequence[events.ArchivingRecords]:
         """Returns the records whose dead letters have to be written, by offset; none once it stops."""
@@ -226,7 +228,7 @@ class SharePartition:
         if withheld:
             log_batches = withheld
             request, settings = unlimited(self.in_flight, request, settings, withheld)
-        acquisition = Acquisition(self.in_flight, settings, request, event.offset, log_batches)
+        acquisition = Acquisition(self.in_flight, settings, request, event.offset, log_batches, self._writes)
         acquired = acquisition.run(self._locks, now)
         count_acquired(self.counts, acquired)
         if hidden:
@@ -306,10 +308,9 @@ class SharePartition:
                 self._writes.add(transition, effects)
 
     def _undo_acquire(self, event: events.UndoAcquire, now: float, effects: Effects) -> None:
-        """Takes effect at once.
+        """Takes effect at once; nothing is written, since the acquisition was not.
 
-        Nothing is written: the acquisition was not written either, so a new leader needs neither. A durable
-        lock was written; its records are released instead.
+        A durable lock was written; its records are released instead.
         """
         if self.stopping:
             raise relinquished()
@@ -372,7 +373,7 @@ class SharePartition:
             completed = commit(self.in_flight, transitions)
             if completed.archived:
                 count_archived(self.counts, transitions, completed)
-            effects.wake = completed.fetchable or crowded
+            effects.wake |= completed.fetchable or crowded
             self._persisted_start = self._sent_start
             self._advance_archiving(effects)
         else:

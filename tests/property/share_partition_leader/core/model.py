@@ -208,7 +208,9 @@ class Model:
         if redelivered and last >= self.after_end:
             first = max(base, self.after_end)
             first = max(first, next(start for start, end in log if end >= first))
-            self._first_attempt(first, last)
+            last = self._before_deferred(first, last)
+            if first <= last:
+                self._first_attempt(first, last)
         return [(offset, self.records[offset].count) for offset in taken]
 
     def _walk(self, base: int, last: int) -> bool:
@@ -269,6 +271,18 @@ class Model:
         record.deadline = now + (request.lock or self.settings.lock_duration)
         record.lock, record.durable = self.last_lock, request.lock >= DURABLE_LOCK
         taken.append(offset)
+
+    def _before_deferred(self, first: int, last: int) -> int:
+        """A log batch that the soft limit reaches waits for room that pending changes will make."""
+        request, room, log, _, taken = self._call
+        most = self.most - self.ready
+        ending = sum(r.change is not None and r.change[1] != AVAILABLE for r in self.records.values())
+        for base, end in log:
+            cut = base <= first + most - 1 < end
+            reached = base <= first + min(room - len(taken), most) - 1
+            if cut and reached and end <= first + most - 1 + ending:
+                return base - 1 if request.mode is AcquireMode.BATCH_OPTIMIZED else last
+        return last
 
     def _first_attempt(self, first: int, last: int) -> int:
         """Adds first..last, as far as the limits permit; returns the last added offset."""

@@ -8,6 +8,7 @@ from sharebroker_protocol.model import AckBatch, AcquireMode
 from sharebroker_server.share_partition_leader.core.events import AcquireRequest, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import MAX_WIDTH, InFlight
 from tests.unit.share_partition_leader.core.support import (
+    ACCEPT,
     LIMITED,
     OPTIMIZED,
     RELEASE,
@@ -228,6 +229,48 @@ def test_locks_stay_below_a_lowered_limit_when_records_are_redelivered(mode: Acq
     assert fetch(share, "0-29", mode=mode) == []
     ack(share, "3-6")
     assert ranges(fetch(share, "0-29", mode=mode)) == "7-10 x2"
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "log", "expected"),
+    [
+        pytest.param("0-9", "30-49", "", id="enough end"),
+        pytest.param("0-8", "30-49", "30-39 x1", id="one too few end"),
+        pytest.param("", "30-49", "30-39 x1", id="none ends"),
+        pytest.param("0-29", "30-70", "30-39 x1", id="larger than the limit"),
+        pytest.param("0-9", "30-34 35-49", "30-34 x1", id="after a batch that fits"),
+        pytest.param("0-9", "34-53", "", id="after a gap in the log"),
+        pytest.param("0-9", "30-35 50-69", "30-35 x1", id="a gap at the limit"),
+    ],
+)
+def test_a_batch_waits_for_acknowledgements_that_make_room(
+    acknowledged: str, log: str, expected: str
+) -> None:
+    share = opened(settings=narrow(40))
+    fetch(share, "0-29")
+    pending = share.acknowledge("m1", acks(acknowledged), 0.0) if acknowledged else None
+    assert ranges(fetch(share, log)) == expected
+    if pending is not None and not expected:
+        share.complete([pending])
+        assert ranges(fetch(share, log)) == f"{log} x1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "mode", "expected"),
+    [
+        pytest.param(RELEASE, 500, OPTIMIZED, "30-39 x1", id="released records keep their room"),
+        pytest.param(ACCEPT, 500, LIMITED, "30-39 x1", id="a strict limit of the request cuts anyhow"),
+        pytest.param(ACCEPT, 4, OPTIMIZED, "30-36 x1", id="the request ends before the batch"),
+    ],
+)
+def test_a_batch_that_no_acknowledgement_helps_does_not_wait(
+    kind: int, most: int, mode: AcquireMode, expected: str
+) -> None:
+    share = opened(settings=narrow(40))
+    fetch(share, "0-29")
+    share.acknowledge("m1", acks("0-9", kind), 0.0)
+    log = "30-49" if most == 500 else "30-36 37-49"
+    assert ranges(fetch(share, log, most=most, mode=mode)) == expected
 
 
 def test_a_full_window_redelivers_and_acquires_nothing_new() -> None:

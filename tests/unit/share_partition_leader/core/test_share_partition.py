@@ -258,6 +258,27 @@ def test_an_acquisition_without_records_has_no_effect() -> None:
     assert (effects.acquired, effects.deadline, effects.write_due) == ((), None, False)
 
 
+@pytest.mark.parametrize(("error", "expected"), [(None, (15, 26)), (UNAVAILABLE, (15, 19))])
+def test_a_deferred_batch_is_acquired_once_the_write_ends(
+    error: KafkaError | None, expected: tuple[int, int]
+) -> None:
+    harness = Harness(15, max_record_locks=20)
+    harness.acknowledge(0, 6)
+    assert harness.acquire(12).acquired == ()
+    assert harness.partition.fetch_offset(0, 1000) is None
+    assert harness.write(error).wake
+    [acquired] = harness.acquire(12).acquired
+    assert (acquired.first, acquired.last) == expected
+
+
+def test_released_records_are_acquired_while_a_batch_is_deferred() -> None:
+    harness = Harness(15, max_record_locks=20)
+    harness.acknowledge(0, 6)
+    harness.acquire(12)
+    harness.handle(UndoAcquire("m", [AckBatch(9, 9, RELEASE)]))
+    assert harness.partition.fetch_offset(0, 1000) == 9
+
+
 def test_a_changed_configuration_wakes() -> None:
     harness = Harness()
     changed = SharePartitionSettings(lock_duration=5.0)
