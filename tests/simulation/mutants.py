@@ -15,6 +15,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import ENDED, Disposition, JournalUpdate, RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
@@ -44,6 +45,7 @@ from sharebroker_server.share_partition_leader.core import (
     share_partition,
 )
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
+from sharebroker_server.share_partition_leader.core.durability import WriteQueue
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     ArchivingRecords,
@@ -125,6 +127,16 @@ def answer_before_write(self: SharePartition, event: Event, now: float) -> Effec
 
 def no_roll_back(runs: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
     pass
+
+
+_complete = WriteQueue.complete
+
+
+def deferred_without_end(self: WriteQueue, error: KafkaError | None, effects: Effects) -> list[Transition]:
+    awaited = self.awaited
+    transitions = _complete(self, error, effects)
+    self.awaited = awaited
+    return transitions
 
 
 def no_timer(self: ShareGroupPartition, deadline: float) -> None:
@@ -454,6 +466,10 @@ MUTANTS: Final = (
     Mutant(
         "a failed state write is not rolled back",
         lambda: [_on(share_partition, "roll_back", no_roll_back)],
+    ),
+    Mutant(
+        "a record batch is deferred beyond the end of the write",
+        lambda: [_on(WriteQueue, "complete", deferred_without_end)],
     ),
     Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
