@@ -25,6 +25,12 @@ class DirectoryLock:
         self.fd = -1
         self._directory = directory
 
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
     async def acquire(self) -> None:
         """Locks the directory, and creates it if necessary; waits for the server of a dead holder.
 

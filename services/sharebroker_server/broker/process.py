@@ -21,7 +21,7 @@ from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.garbage import shorten_collections
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
-from sharebroker_server.broker.redis import RedisConnections, open_redis
+from sharebroker_server.broker.redis import NODE_FILE, RedisConnections, open_redis
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import (
     ServeSettings,
@@ -270,7 +270,7 @@ def node_identity(settings: ServeSettings, address: str) -> NodeIdentity:
     if settings.redis is not None:
         return at_address(address) if node_id is None else temporary(node_id)
     try:
-        return persistent(settings.data / "node.json", node_id, settings.config.cluster_id)
+        return persistent(settings.data / NODE_FILE, node_id, settings.config.cluster_id)
     except (OSError, ValueError) as error:
         raise invalid(str(error)) from error
 

@@ -21,12 +21,20 @@ from sharebroker_server.telemetry.metrics import Family
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect to the Redis of `--redis`."""
 
-_OWN_FILES: Final = ("node.json", "node.new", FORMAT_FILE, "format.new")
+NODE_FILE: Final = "node.json"
+"""The file with this node's identity in a data folder."""
+
+OWN_FILES: Final = (NODE_FILE, FORMAT_FILE)
 """Our files in the data folder, which may contain other things than ours."""
 
+_WRITTEN: Final = (*OWN_FILES, "node.new", "format.new")
+"""Our files, and those that replace them."""
 
-_FOLDER: Final = "valkey"
+FOLDER: Final = "valkey"
 """The folder of the embedded Valkey in the data folder."""
+
+RESTORE_MARKER: Final = "restore.unfinished"
+"""A file in a data folder into which a backup is being restored."""
 
 
 async def connect_to_examine(url: str | None, data: str | None, timeout: float) -> Link:
@@ -35,7 +43,7 @@ async def connect_to_examine(url: str | None, data: str | None, timeout: float) 
     Raises RedisError, and KafkaError INVALID_CONFIG if no server uses the folder.
     """
     if url is None:
-        socket = socket_of(Path(data or "") / _FOLDER)
+        socket = socket_of(Path(data or "") / FOLDER)
         if not socket.exists():
             raise invalid(f"No server with an embedded Valkey runs on the data folder {data}.")
         url = socket_url(socket)
@@ -101,10 +109,12 @@ def _replicas(settings: ServeSettings) -> Replicas | None:
 
 
 async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> EmbeddedRedis:
-    make_private(settings.data, names=_OWN_FILES)
+    if (settings.data / RESTORE_MARKER).exists():
+        raise invalid(f"{settings.data} contains an unfinished restore. Repeat it, or remove the folder.")
+    make_private(settings.data, names=_WRITTEN)
     check_folder(settings.data)
     limit = default_limit() if settings.max_memory is None else settings.max_memory
-    server = EmbeddedRedis(settings.data / _FOLDER, fsync=settings.fsync, max_memory=limit)
+    server = EmbeddedRedis(settings.data / FOLDER, fsync=settings.fsync, max_memory=limit)
     await server.start()
     stack.push_async_callback(server.stop)
     return server
