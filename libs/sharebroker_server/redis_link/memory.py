@@ -8,8 +8,8 @@ leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar, Final
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final, NamedTuple
 
 import structlog
 
@@ -44,6 +44,29 @@ def default_limit(memory: int | None = None) -> int:
     return max((memory - server) // 2, SMALLEST_LIMIT)
 
 
+class MemorySample(NamedTuple):
+    """The memory of a server that counts towards its limit, and the limit, in bytes; 0 for none."""
+
+    used: int
+    limit: int
+
+    @classmethod
+    def from_info(cls, info: bytes) -> MemorySample:
+        """Reads the section `memory` of INFO; without `maxmemory` the machine's memory is the limit."""
+        fields = _fields(info)
+        limit = int(fields.get("maxmemory", 0)) or int(fields.get("total_system_memory", 0))
+        return cls(_counted(fields), limit)
+
+
+def _fields(info: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in info.decode().splitlines())
+    return {name: value.strip() for name, _, value in lines}
+
+
+def _counted(fields: Mapping[str, str]) -> int:
+    return int(fields["used_memory"]) - int(fields.get("mem_not_counted_for_evict", 0))
+
+
 class MemoryUse:
     """The memory in use and its limit, in bytes, as INFO last reported them; `limit` 0 is none.
 
@@ -65,9 +88,8 @@ class MemoryUse:
 
         With `disk_full`, rejections do not mean that the limit is reached.
         """
-        lines = (line.partition(":") for line in info.decode().splitlines())
-        fields = {name: value.strip() for name, _, value in lines}
-        self.used = int(fields["used_memory"]) - int(fields.get("mem_not_counted_for_evict", 0))
+        fields = _fields(info)
+        self.used = _counted(fields)
         rejections = int(fields.get("errorstat_OOM", "count=0").removeprefix("count="))
         rejected = rejections > self._rejections and not disk_full
         self._rejections = rejections

@@ -15,6 +15,7 @@ from sharebroker_server.broker.core.diagnosis import (
     of_redis,
     of_versions,
 )
+from sharebroker_server.broker.memory_growth import forecast_memory
 from sharebroker_server.broker.redis import connect_to_examine
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
@@ -47,6 +48,7 @@ async def examine_redis(url: str | None, config: BrokerConfig, data: str | None 
     try:
         facts = [await _redis(f"redis {index}", node, url is None) for index, node in enumerate(link.nodes)]
         findings = [finding for each in facts for finding in of_redis(each)]
+        findings += await forecast_memory(link)
         keys = Keys.of_cluster(config.cluster_id)
         stored = await read_format(link, keys)
         if stored is not None:

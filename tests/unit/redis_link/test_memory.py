@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from sharebroker_server.redis_link.memory import (
     SERVER_MINIMUM,
     SMALLEST_LIMIT,
+    MemorySample,
     MemoryUse,
     default_limit,
 )
@@ -40,6 +41,18 @@ def info(used: int, rejections: int = 0, uncounted: int = 0) -> bytes:
     lines = [f"used_memory:{used}", f"mem_not_counted_for_evict:{uncounted}"]
     lines += [f"errorstat_OOM:count={rejections}"] if rejections else []
     return "\r\n".join(["# Memory", *lines, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("lines", "sample"),
+    [
+        ("maxmemory:90\r\ntotal_system_memory:100", MemorySample(3, 90)),
+        ("maxmemory:0\r\ntotal_system_memory:100", MemorySample(3, 100)),
+        ("", MemorySample(3, 0)),
+    ],
+)
+def test_a_sample_has_the_memory_that_counts_and_its_limit(lines: str, sample: MemorySample) -> None:
+    assert MemorySample.from_info(info(5, uncounted=2) + lines.encode()) == sample
 
 
 REACHED, BELOW = "memory limit reached; rejecting records", "memory below its limit; accepting records"

@@ -11,6 +11,12 @@ from typing import Final, NamedTuple
 SKEW: Final = 1.0
 """Clock skew in seconds that is reported: record timestamps and retention depend on the clocks."""
 
+FORECAST: Final = 24 * 3600.0
+"""Seconds: a limit of memory that is reached sooner at the present rate is reported."""
+
+NOISE: Final = 1 << 20
+"""Bytes: less growth between two samples is not distinguished from that of buffers."""
+
 
 class Level(StrEnum):
     """Severity of a finding."""
@@ -66,6 +72,53 @@ class GroupFacts:
     group_id: str
     members: int
     lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFacts:
+    """The memory of a Redis server in bytes, its limit (0: unknown), and its growth in `seconds`."""
+
+    name: str
+    used: int
+    limit: int
+    growth: int
+    seconds: float
+
+
+def of_memory(facts: MemoryFacts) -> Iterator[Finding]:
+    """Reports that the limit of memory is reached, or soon reached at the present rate."""
+    use = f"It uses {_size(facts.used)} of {_size(facts.limit)}"
+    remedy = "Shorten retention.ms, set retention.bytes or retention.policy=consumed, or raise the limit."
+    if not facts.limit:
+        return
+    if facts.used >= facts.limit:
+        yield _error(facts.name, f"{use}: publishing is rejected.", remedy)
+    elif facts.growth >= NOISE:
+        rate = facts.growth / facts.seconds
+        left = (facts.limit - facts.used) / rate
+        if left < FORECAST:
+            yield _warning(
+                facts.name,
+                f"{use}. At the present rate of {_size(rate)} per second the rest lasts {_span(left)}.",
+                remedy,
+            )
+
+
+def _size(count: float) -> str:
+    """Formats a number of bytes: 512 KiB, 2,048 MiB, 64.0 GiB."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 10 * 1024:
+            return f"{count:,.0f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} GiB"
+
+
+def _span(seconds: float) -> str:
+    """Formats a time in the largest unit of which there are two."""
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def of_group(facts: GroupFacts) -> Iterator[Finding]:

@@ -6,12 +6,14 @@ from sharebroker_server.broker.core.diagnosis import (
     ClusterFacts,
     GroupFacts,
     Level,
+    MemoryFacts,
     RedisFacts,
     of_clocks,
     of_cluster,
     of_format,
     of_gateways,
     of_group,
+    of_memory,
     of_open_gateway,
     of_redis,
     of_versions,
@@ -134,3 +136,51 @@ def test_clock_skew_is_reported() -> None:
 
 def test_versions_without_brokers_are_empty() -> None:
     assert not [*of_versions({})]
+
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@each(
+    "facts, found",
+    [
+        (MemoryFacts("r", 5 * GIB, 0, GIB, 2.0), []),  # no limit is known
+        (MemoryFacts("r", 5 * GIB, 15 * GIB, -GIB, 2.0), []),
+        (MemoryFacts("r", 5 * GIB, 15 * GIB, MIB - 1, 0.001), []),
+        (MemoryFacts("r", 0, 24 * 3600 * MIB, 2 * MIB, 2.0), []),  # a day
+        (
+            MemoryFacts("r", 0, 23 * 3600 * MIB, 2 * MIB, 2.0),
+            [
+                (
+                    Level.WARNING,
+                    "At the present rate of 1,024 KiB per second the rest lasts 23 hours.",
+                )
+            ],
+        ),
+        (
+            MemoryFacts("r", 5 * GIB, 15 * GIB, 20 * MIB, 2.0),
+            [
+                (
+                    Level.WARNING,
+                    "5,120 MiB of 15.0 GiB. At the present rate of 10 MiB per second the rest lasts 17 min",
+                )
+            ],
+        ),
+        (
+            MemoryFacts("r", GIB, GIB + 100 * MIB, 20 * MIB, 2.0),
+            [(Level.WARNING, "per second the rest lasts 10 seconds.")],
+        ),
+        (
+            MemoryFacts("r", GIB, GIB, 0, 2.0),
+            [(Level.ERROR, "It uses 1,024 MiB of 1,024 MiB: publishing is rejected.")],
+        ),
+    ],
+)
+def test_memory_that_ends_within_a_day_is_reported(
+    facts: MemoryFacts, found: list[tuple[Level, str]]
+) -> None:
+    reported = [*of_memory(facts)]
+    assert [finding.level for finding in reported] == [level for level, _ in found]
+    assert all(text in finding.what for finding, (_, text) in zip(reported, found, strict=True))
+    assert all("retention.ms" in finding.remedy for finding in reported)
