@@ -14,7 +14,8 @@ import cramjam
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
 
-from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, Record
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, RawRecord, Record
 
 _XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
@@ -189,6 +190,29 @@ def decode(data: bytes, acquisitions: Sequence[AcquiredRecords]) -> Decoded:
                 damaged.append(_Span(first, end - 1, damage))
     _account(acquisitions, decoded, damaged)
     return decoded
+
+
+def stored_records(data: bytes, first: int, last: int) -> Iterator[RawRecord]:
+    """Yields the records first..last (inclusive) of `data` (whole batches), without transaction markers.
+
+    Raises KafkaError CORRUPT_MESSAGE for a batch that is incomplete, damaged, or cannot be decoded.
+    """
+    damaged: list[_Span] = []
+    for batch, content in _batches(data, damaged):
+        if batch.next_offset > first and batch.base_offset <= last and not batch.is_control_batch:
+            yield from (record for record in _all_of(batch, content) if first <= record.offset <= last)
+    if damaged:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The batch at offset {damaged[0].first} is incomplete.")
+
+
+def _all_of(batch: DefaultRecordBatch, content: memoryview) -> list[RawRecord]:
+    place = f"The batch at offset {batch.base_offset}"
+    if crc32c(content[_CRC_COVERS_FROM:]) != batch.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{place} has a wrong checksum.")
+    try:
+        return list(batch)
+    except Exception as failure:  # decoders and codecs raise arbitrary exceptions on invalid bytes
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{place} cannot be decoded: {failure}.") from failure
 
 
 def _batches(data: bytes, damaged: list[_Span]) -> Iterator[tuple[DefaultRecordBatch, memoryview]]:

@@ -22,6 +22,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import (
     admin_pb2_grpc,
     dead_letters_pb2_grpc,
+    plan_pb2_grpc,
     produce_pb2_grpc,
     share_pb2_grpc,
 )
@@ -30,6 +31,7 @@ from sharebroker_protocol.rpc_status import from_rpc_error
 if TYPE_CHECKING:
     from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceAsyncStub as AdminStub
     from sharebroker_protocol.gateway.v1.dead_letters_pb2_grpc import DeadLetterServiceAsyncStub
+    from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceAsyncStub as PlanStub
     from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceAsyncStub as ProduceStub
     from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub as ShareStub
 
@@ -78,6 +80,7 @@ class Connection:
         self.share: ShareStub = share_pb2_grpc.ShareServiceStub(self._channel)
         self.produce: ProduceStub = produce_pb2_grpc.ProduceServiceStub(self._channel)
         self.admin: AdminStub = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self.plans: PlanStub = plan_pb2_grpc.PlanServiceStub(self._channel)
         self.dead_letters: DeadLetterServiceAsyncStub = dead_letters_pb2_grpc.DeadLetterServiceStub(
             self._channel
         )

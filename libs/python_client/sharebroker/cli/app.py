@@ -57,6 +57,7 @@ COMMANDS: Final = {
     "topics": ListedCommand(
         "sharebroker.cli.topics:app", "Create, list, describe, change and delete topics."
     ),
+    "records": ListedCommand("sharebroker.cli.records:app", "Show stored records without consuming them."),
     "groups": ListedCommand(
         "sharebroker.cli.groups:app",
         "List, describe, configure and delete share groups; reset their offsets.",

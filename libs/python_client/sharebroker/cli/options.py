@@ -111,7 +111,7 @@ DeliverAfter = Annotated[
 ]
 
 
-def parse_position(text: str) -> OffsetSpec:
+def parse_position(text: str, option: str = "--to") -> OffsetSpec:
     """Parses `earliest`, `latest`, an offset or an ISO 8601 time with zone. Raises typer.BadParameter."""
     if text in ("earliest", "latest"):
         return OffsetSpec(timestamp=EARLIEST if text == "earliest" else LATEST)
@@ -121,7 +121,7 @@ def parse_position(text: str) -> OffsetSpec:
     if time is None:
         raise typer.BadParameter(
             f"{text!r} is not earliest, latest, an offset or a time such as 2026-01-31T08:00:00+00:00.",
-            param_hint="--to",
+            param_hint=option,
         )
     return OffsetSpec(
         timestamp=max(0, round(time.timestamp() * 1000))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from typer.exceptions import TyperException
 
@@ -57,7 +58,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column], title: str | None = No
         justify: Literal["left", "right"] = "right" if column.number else "left"
         result.add_column(column.heading, justify=justify, overflow="fold", no_wrap=index == 0)
     for row in rows:
-        result.add_row(*(cell(row.get(column.key)) for column in columns))
+        result.add_row(*(escape(cell(row.get(column.key))) for column in columns))
     return result
 
 
@@ -95,6 +96,14 @@ def text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
+def printable(data: bytes | None) -> str | None:
+    """Decodes UTF-8 for a terminal; control characters other than line ends become escape sequences."""
+    decoded = text(data)
+    if decoded is None or decoded.isprintable():
+        return decoded
+    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in decoded)
+
+
 def print_json(data: object) -> None:
     """Prints one JSON document."""
     console().print_json(json.dumps(data), indent=2)
@@ -127,7 +136,7 @@ def print_facts(facts: Row, as_json: bool) -> None:
     result.add_column(style="bold")
     result.add_column(overflow="fold")
     for name, value in facts.items():
-        result.add_row(name, cell(value))
+        result.add_row(name, escape(cell(value)))
     console().print(result)
 
 

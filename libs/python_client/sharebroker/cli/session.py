@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import typer
 
@@ -104,6 +104,29 @@ def document(record: Record) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
         "delivery_count": record.delivery_count,
+        **content(record),
+    }
+
+
+class RecordContent(Protocol):
+    """What a producer gives a record."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The payload."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """The headers."""
+
+
+def content(record: RecordContent) -> dict[str, Any]:
+    """Returns key, headers and value; bytes that are not UTF-8 as `value_base64`, `key_base64`."""
+    return {
         **_field("key", record.key),
         "headers": {name: text(value) for name, value in record.headers},
         **_field("value", record.value),

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from sharebroker.cli.output import Column, cell, explain, numbers, table, text
+from sharebroker.cli.output import Column, cell, explain, numbers, printable, table, text
 from sharebroker.cli.reading import BadInputError
 from sharebroker_protocol.errors import TRANSPORT, ErrorCode, FieldViolation, KafkaError
 from tests.testkit.tables import each
@@ -44,6 +44,26 @@ def test_table_aligns_numbers_right() -> None:
     console.print(table([{"a": "x", "n": 7}], (Column("A", "a"), Column("NUM", "n", number=True))))
     shown = console.export_text().splitlines()
     assert [line.rstrip() for line in shown] == ["A  NUM", "x    7"]
+
+
+def test_table_shows_brackets_as_they_are() -> None:
+    console = Console(width=40, record=True, file=io.StringIO())
+    console.print(table([{"a": "[bold]x[/bold]"}], (Column("A", "a"),)))
+    assert "[bold]x[/bold]" in console.export_text()
+
+
+@each(
+    "data, shown",
+    [
+        (None, None),
+        (b"", ""),
+        (b"a\nb\xc3\xa9", "a\nb\u00e9"),
+        (b"\x1b[31m\r", "\\x1b[31m\\r"),
+        (b"\xff", "\ufffd"),
+    ],
+)
+def test_control_characters_are_escaped_for_terminals(data: bytes | None, shown: str | None) -> None:
+    assert printable(data) == shown
 
 
 def test_text_shows_invalid_utf8_bytes() -> None:

@@ -12,7 +12,17 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Decoded, Header, decode, lz4, snappy
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.batches import (
+    CODECS,
+    BatchBuilder,
+    Decoded,
+    Header,
+    decode,
+    lz4,
+    snappy,
+    stored_records,
+)
 from sharebroker_protocol.records.record import AcknowledgeType
 from tests.testkit.tables import each
 from tests.unit.client.batches import acquisition, batch, control_batch, sealed
@@ -267,3 +277,24 @@ def test_every_acquired_offset_is_accounted_for(
     assert gaps == sorted(acquired_offsets - present)
     assert all(r.acquisition.first <= r.offset <= r.acquisition.last for r in decoded.records)
     assert all(s.acquisition.first <= s.first <= s.last <= s.acquisition.last for s in decoded.unreadable)
+
+
+@each("codec", CODECS)
+def test_stored_records_of_a_range(codec: str) -> None:
+    data = batch(0, [b"a", None, b"c"], compression=codec) + control_batch(3) + batch(4, [b"e", b"f"])
+    assert [(one.offset, one.value) for one in stored_records(data, 2, 4)] == [(2, b"c"), (4, b"e")]
+    assert [one.offset for one in stored_records(data, 0, 9)] == [0, 2, 4, 5]
+
+
+@each("damage", ["checksum", "length", "content"])
+def test_stored_records_of_damaged_batches_are_an_error(damage: str) -> None:
+    data = batch(7, [b"a" * 100], compression="gzip" if damage == "content" else "none")
+    if damage == "checksum":
+        data = data[:-1] + b"!"
+    elif damage == "length":
+        data = data[:-1]
+    else:
+        data = sealed(bytearray(data[:70] + b"!" * (len(data) - 70)), 7)
+    with pytest.raises(KafkaError) as failed:
+        list(stored_records(data, 0, 9))
+    assert failed.value.code is ErrorCode.CORRUPT_MESSAGE
