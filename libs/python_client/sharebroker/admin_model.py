@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicPartition
 
 EARLIEST: Final = -2
 """As a timestamp: the log start offset."""
@@ -78,12 +79,14 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A share group in the list of groups."""
+    """A group in the list of groups."""
 
     group_id: str
     """The id of the group."""
     state: str
-    """"Stable" with members, "Empty" without."""
+    """"Stable" with members, "Empty" without; a consumer group has Kafka's states."""
+    group_type: str = "share"
+    """"share" for share groups, "classic" for consumer groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,49 @@ class GroupOffset:
     """The number of records of `lag` that wait for the end of a delay; None if it is not known."""
     archiving: int | None = None
     """The number of records of `lag` that failed and wait for their dead letters; None if it is not known."""
+
+    oldest: float | None = None
+    """The time of the oldest record of `lag`, in seconds since the Unix epoch; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A member of a consumer group."""
+
+    member_id: str
+    """The id of the member."""
+    client_id: str
+    """The client id of the member's settings."""
+    client_host: str
+    """The host from which the member is connected."""
+    group_instance_id: str | None = None
+    """The id of a static member; None for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffset:
+    """The position of a consumer group in one partition."""
+
+    committed_offset: int
+    """The committed offset."""
+    lag: int | None
+    """The end of the log minus the committed offset; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    """A consumer group of Kafka clients, its members and its offsets."""
+
+    group_id: str
+    """The id of the group."""
+    state: str
+    """"Empty", "PreparingRebalance", "CompletingRebalance" or "Stable"."""
+    assignor: str
+    """The name of the assignor; empty without members."""
+    members: tuple[ConsumerMember, ...]
+    """The members of the group."""
+    offsets: Mapping[TopicPartition, ConsumerOffset]
+    """The committed offsets."""
 
 
 @dataclass(frozen=True, slots=True)

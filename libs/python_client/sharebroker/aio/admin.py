@@ -13,6 +13,9 @@ from sharebroker.acls import Acl, AclSelection, creation_of, deleted_acls, filte
 from sharebroker.admin_model import (
     LATEST,
     ConfigValue,
+    ConsumerGroupDescription,
+    ConsumerMember,
+    ConsumerOffset,
     FailedEntry,
     FailedListing,
     FeatureDescription,
@@ -30,6 +33,7 @@ from sharebroker.aio.connection import RequestClient
 from sharebroker.aio.scram import HASHES, mechanism_name, upsertion
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as gateway
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
@@ -66,8 +70,20 @@ class InBand(Protocol):
 def check(*parts: InBand) -> None:
     """Raises the KafkaError of the first part that has one."""
     for part in parts:
-        if part.error_code:
-            raise KafkaError(ErrorCode(part.error_code), part.error_message)
+        if (error := error_of(part)) is not None:
+            raise error
+
+
+def error_of(part: InBand) -> KafkaError | None:
+    """Returns the KafkaError of a part, or None."""
+    return KafkaError(ErrorCode(part.error_code), part.error_message) if part.error_code else None
+
+
+def succeeded(result: A | KafkaError) -> A:
+    """Returns a result. Raises it if it is an error."""
+    if isinstance(result, KafkaError):
+        raise result
+    return result
 
 
 def _name_of(part: cluster.QuotaEntityPart) -> str | None:
@@ -153,6 +169,16 @@ class Admin(RequestClient):
             (part.topic_id, part.partition): part.offset if part.offset >= 0 else None
             for part in response.partitions
         }
+        return {p: found[ids[p.topic], p.partition] for p in requested}
+
+    async def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Returns the bytes of the record batches of each partition."""
+        requested = list(partitions)
+        ids = await self._topic_ids({partition.topic for partition in requested})
+        items = [delivery.TopicPartition(topic_id=ids[p.topic], partition=p.partition) for p in requested]
+        response = await self._call(self._calls.DescribeLogs, leader.DescribeLogsRequest(partitions=items))
+        check(*response.partitions)
+        found = {(part.topic_id, part.partition): part.size for part in response.partitions}
         return {p: found[ids[p.topic], p.partition] for p in requested}
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -369,29 +395,33 @@ class Admin(RequestClient):
 
     # Groups
 
-    async def list_groups(self) -> list[GroupListing]:
-        """Returns all share groups, sorted by id."""
-        response = await self._call(self._calls.ListGroups, groups.ListGroupsRequest(types_filter=["share"]))
+    async def list_groups(self, types: Iterable[str] = ("share",)) -> list[GroupListing]:
+        """Returns all groups of the types, sorted by id: "share", and "classic" for consumer groups."""
+        response = await self._call(self._calls.ListGroups, groups.ListGroupsRequest(types_filter=types))
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code))
         return sorted(
-            (GroupListing(group.group_id, group.group_state) for group in response.groups),
+            (GroupListing(one.group_id, one.group_state, one.group_type) for one in response.groups),
             key=lambda group: group.group_id,
         )
 
     async def describe_group(self, group_id: str) -> GroupDescription:
         """Returns a group and its members. Raises KafkaError GROUP_ID_NOT_FOUND."""
-        request = groups.ShareGroupDescribeRequest(group_ids=[group_id])
-        (group,) = (await self._call(self._calls.ShareGroupDescribe, request)).groups
-        check(group)
-        return GroupDescription(
-            group.group_id,
-            group.group_state,
-            group.group_epoch,
-            group.assignment_epoch,
-            group.assignor_name,
-            tuple(_member(member) for member in group.members),
-        )
+        return succeeded((await self.describe_groups([group_id]))[group_id])
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
+        """Returns share groups and their members by id; in place of one that failed, its error."""
+        request = groups.ShareGroupDescribeRequest(group_ids=group_ids)
+        response = await self._call(self._calls.ShareGroupDescribe, request)
+        return {group.group_id: error_of(group) or _description(group) for group in response.groups}
+
+    async def describe_consumer_groups(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, ConsumerGroupDescription | KafkaError]:
+        """Returns consumer groups with members and offsets by id; in place of one that failed, its error."""
+        request = gateway.DescribeConsumerGroupsRequest(group_ids=group_ids)
+        response = await self._call(self._calls.DescribeConsumerGroups, request)
+        return {group.group_id: error_of(group) or _consumer_group(group) for group in response.groups}
 
     async def delete_group(self, group_id: str) -> None:
         """Deletes a group without members, and its state. Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
@@ -400,21 +430,18 @@ class Admin(RequestClient):
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, GroupOffset]:
         """Returns the group's position in each of its partitions; an unknown group has none."""
-        requested = groups.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
-        request = groups.DescribeShareGroupOffsetsRequest(groups=[requested])
-        (group,) = (await self._call(self._calls.DescribeShareGroupOffsets, request)).groups
-        check(group)
-        offsets = {}
-        for topic in group.topics:
-            check(*topic.partitions)
-            for part in topic.partitions:
-                offsets[TopicPartition(topic.topic_name, part.partition)] = GroupOffset(
-                    part.start_offset if part.start_offset >= 0 else None,
-                    part.lag if part.lag >= 0 else None,
-                    part.leader_epoch,
-                    *(getattr(part, name) if part.HasField(name) else None for name in _LAG_PARTS),
-                )
-        return offsets
+        return succeeded((await self.offsets_of_groups([group_id]))[group_id])
+
+    async def offsets_of_groups(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, GroupOffset] | KafkaError]:
+        """Returns the positions of share groups by id, as `group_offsets`; in place of some, the error."""
+        requested = groups.DescribeShareGroupOffsetsRequest.Group
+        request = groups.DescribeShareGroupOffsetsRequest(
+            groups=[requested(group_id=group_id, all_topics=True) for group_id in group_ids]
+        )
+        response = await self._call(self._calls.DescribeShareGroupOffsets, request)
+        return {group.group_id: _offsets(group) for group in response.groups}
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Sets the start offsets of a group without members. Raises KafkaError NON_EMPTY_GROUP."""
@@ -540,6 +567,60 @@ def _retry_result(result: gateway.RetryFailedRecordsResponse.Result) -> RetryRes
     code, copy = result.error_code, result.copy_offset
     error = KafkaError(ErrorCode(code), result.error_message) if code else None
     return RetryResult(result.partition, result.offset, copy if copy >= 0 else None, error)
+
+
+def _description(group: groups.ShareGroupDescribeResponse.DescribedGroup) -> GroupDescription:
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        group.group_epoch,
+        group.assignment_epoch,
+        group.assignor_name,
+        tuple(_member(member) for member in group.members),
+    )
+
+
+def _consumer_group(group: gateway.DescribeConsumerGroupsResponse.Group) -> ConsumerGroupDescription:
+    return ConsumerGroupDescription(
+        group.group_id,
+        group.group_state,
+        group.protocol_name,
+        tuple(
+            ConsumerMember(
+                one.member_id,
+                one.client_id,
+                one.client_host,
+                one.group_instance_id if one.HasField("group_instance_id") else None,
+            )
+            for one in group.members
+        ),
+        {
+            TopicPartition(one.topic_name, one.partition): ConsumerOffset(
+                one.committed_offset, one.lag if one.lag >= 0 else None
+            )
+            for one in group.offsets
+        },
+    )
+
+
+def _offsets(
+    group: groups.DescribeShareGroupOffsetsResponse.Group,
+) -> dict[TopicPartition, GroupOffset] | KafkaError:
+    parts = [(topic.topic_name, part) for topic in group.topics for part in topic.partitions]
+    error = error_of(group) or next((one for _, part in parts if (one := error_of(part))), None)
+    if error is not None:
+        return error
+    return {TopicPartition(name, part.partition): _offset(part) for name, part in parts}
+
+
+def _offset(part: groups.DescribeShareGroupOffsetsResponse.Partition) -> GroupOffset:
+    return GroupOffset(
+        part.start_offset if part.start_offset >= 0 else None,
+        part.lag if part.lag >= 0 else None,
+        part.leader_epoch,
+        oldest=part.oldest_timestamp / 1000 if part.oldest_timestamp > 0 else None,
+        **{name: getattr(part, name) for name in _LAG_PARTS if part.HasField(name)},
+    )
 
 
 def _member(member: groups.ShareGroupDescribeResponse.Member) -> MemberDescription:

@@ -13,6 +13,8 @@ import typer
 from sharebroker.admin_model import (
     EARLIEST,
     LATEST,
+    ConsumerGroupDescription,
+    ConsumerOffset,
     FailedEntry,
     FailedListing,
     GroupOffset,
@@ -20,6 +22,16 @@ from sharebroker.admin_model import (
     RetryResult,
 )
 from sharebroker.blocking.admin import Admin
+from sharebroker.cli.group_overview import (
+    COMMITTED,
+    CONSUMERS,
+    SHARE,
+    consumer_facts,
+    find_group,
+    group_rows,
+    groups_view,
+)
+from sharebroker.cli.live import Watch, watch
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
     MOST,
@@ -36,13 +48,14 @@ from sharebroker.cli.options import (
 from sharebroker.cli.output import (
     FAILED,
     columns,
+    facts_view,
     numbers,
     print_done,
-    print_facts,
     print_json,
     print_notice,
     print_rows,
     readable_time,
+    rows_view,
 )
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
@@ -51,11 +64,10 @@ app = typer.Typer(
     no_args_is_help=True, help="List, describe, configure and delete share groups; reset their offsets."
 )
 
-_GROUPS: Final = columns("group", "state")
 _MEMBERS: Final = columns("member", "epoch#", "client_id CLIENT", "host", "topics", "assigned")
 _OFFSETS: Final = columns(
     *("topic", "partition#", "start_offset# START", "lag#", "ready#", "locked#", "waiting#", "archiving#"),
-    "leader_epoch#",
+    *("oldest", "leader_epoch#"),
 )
 _FAILED: Final = columns(
     *("topic", "partition#", "first_offset# FIRST", "last_offset# LAST", "disposition"),
@@ -74,29 +86,40 @@ InTopics = Annotated[
 ]
 
 
-@app.command(name="list", epilog=examples("sharebroker groups list", "sharebroker groups list --json"))
-def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """List the share groups."""
-    with Admin(server) as admin:
-        rows = [{"group": group.group_id, "state": group.state} for group in admin.list_groups()]
-    print_rows(rows, _GROUPS, as_json, "There are no share groups.")
+@app.command(name="list", epilog=examples("sharebroker groups list", "sharebroker groups list --watch 2"))
+def list_(every: Watch = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+    """List the share groups and the consumer groups, with their members and lag.
+
+    READY and LOCKED are the records of the lag that can be acquired now and that members hold; OLDEST is the
+    age of the oldest unfinished record. Consumer groups have only a lag.
+    """
+    watch(every, as_json, lambda: group_rows(server), groups_view)
 
 
 @app.command(
     epilog=examples("sharebroker groups describe billing", "sharebroker groups describe billing --json")
 )
-def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
+def describe(
+    group: Group, every: Watch = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
+) -> None:
     """Show a group: its state, epochs, number of members, topics and lag.
 
     Of the lag: records that are ready, locked by members, waiting for the end of a delay, and archiving:
     failed, and waiting for their dead letters.
     """
+    watch(every, as_json, lambda: _described(server, group), facts_view)
+
+
+def _described(server: str, group: str) -> dict[str, Any]:
     with Admin(server) as admin:
-        description = admin.describe_group(group)
+        description = find_group(admin, group)
+        if isinstance(description, ConsumerGroupDescription):
+            return consumer_facts(description)
         rows = offset_rows(admin.group_offsets(group), None)
         paused = _paused(admin, group)
-    facts = {
+    return {
         "group": group,
+        "type": SHARE,
         "state": description.state,
         **({} if paused is None else {"paused": paused}),
         "group_epoch": description.group_epoch,
@@ -106,19 +129,23 @@ def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fa
         "topics": sorted({row["topic"] for row in rows}),
         **{name: sum(row[name] or 0 for row in rows) for name in _LAG},
     }
-    print_facts(facts, as_json)
 
 
 @app.command(
     epilog=examples("sharebroker groups members billing", "sharebroker groups members billing --json")
 )
 def members(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """List the members of a group with their assigned partitions."""
+    """List the members of a group; of a share group with their assigned partitions."""
     with Admin(server) as admin:
-        rows = [member_row(member) for member in admin.describe_group(group).members]
+        description = find_group(admin, group)
+    nothing = f"Group {group} has no members."
+    if isinstance(description, ConsumerGroupDescription):
+        print_rows([asdict(one) for one in description.members], CONSUMERS, as_json, nothing)
+        return
+    rows = [member_row(member) for member in description.members]
     if not as_json:
         rows = [row | {"assigned": _readable(row["assigned"])} for row in rows]
-    print_rows(rows, _MEMBERS, as_json, f"Group {group} has no members.")
+    print_rows(rows, _MEMBERS, as_json, nothing)
 
 
 @app.command(
@@ -128,13 +155,34 @@ def members(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fal
     ),
 )
 def show_offsets(
-    group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
+    group: Group,
+    topic: InTopics = None,
+    every: Watch = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
 ) -> None:
-    """List a group's start offset and lag per partition: ready, locked, waiting and archiving records."""
+    """List a group's start offset and lag per partition: ready, locked, waiting and archiving records.
+
+    A consumer group has a committed offset and a lag.
+    """
+    watch(
+        every,
+        as_json,
+        lambda: _offset_rows(server, group, topic),
+        lambda rows: rows_view(
+            rows,
+            COMMITTED if rows and "committed_offset" in rows[0] else _OFFSETS,
+            f"Group {group} has no offsets.",
+        ),
+    )
+
+
+def _offset_rows(server: str, group: str, topics: list[str] | None) -> list[dict[str, Any]]:
     with Admin(server) as admin:
-        admin.describe_group(group)  # an unknown group has no offsets either
-        rows = offset_rows(admin.group_offsets(group), topic)
-    print_rows(rows, _OFFSETS, as_json, f"Group {group} has no offsets.")
+        description = find_group(admin, group)  # an unknown group has no offsets either
+        if isinstance(description, ConsumerGroupDescription):
+            return offset_rows(description.offsets, topics)
+        return offset_rows(admin.group_offsets(group), topics)
 
 
 @app.command(
@@ -420,14 +468,21 @@ def _readable(assigned: dict[str, list[int]]) -> list[str]:
 
 
 def offset_rows(
-    offsets: Mapping[TopicPartition, GroupOffset], only: list[str] | None
+    offsets: Mapping[TopicPartition, GroupOffset | ConsumerOffset],
+    only: list[str] | None,
 ) -> list[dict[str, Any]]:
     """Returns a group's position by topic and partition."""
     return [
-        {"topic": place.topic, "partition": place.partition, **asdict(offset)}
+        {"topic": place.topic, "partition": place.partition, **_offset_row(offset)}
         for place, offset in sorted(offsets.items())
         if not only or place.topic in only
     ]
+
+
+def _offset_row(offset: GroupOffset | ConsumerOffset) -> dict[str, Any]:
+    if isinstance(offset, ConsumerOffset):
+        return asdict(offset)
+    return asdict(offset) | {"oldest": None if offset.oldest is None else readable_time(offset.oldest)}
 
 
 def _resolve(

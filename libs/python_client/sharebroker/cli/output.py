@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from typer.exceptions import TyperException
 
 from sharebroker.cli.reading import BadInputError
@@ -119,6 +120,11 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], as_json: bool, no
         print_notice(nothing)
 
 
+def rows_view(rows: Sequence[Row], columns: Sequence[Column], nothing: str) -> RenderableType:
+    """Returns rows as a table, or the notice `nothing`."""
+    return table(rows, columns) if rows else Text(nothing)
+
+
 def print_done(result: object, as_json: bool, sentence: str) -> None:
     """Prints the result of a change as JSON, or a sentence for people."""
     if as_json:
@@ -131,13 +137,18 @@ def print_facts(facts: Row, as_json: bool) -> None:
     """Prints names and values, one pair per line, or as JSON."""
     if as_json:
         print_json(facts)
-        return
+    else:
+        console().print(facts_view(facts))
+
+
+def facts_view(facts: Row) -> Table:
+    """Returns names and values, one pair per line."""
     result = Table(box=None, pad_edge=False, show_header=False)
     result.add_column(style="bold")
     result.add_column(overflow="fold")
     for name, value in facts.items():
         result.add_row(name, escape(cell(value)))
-    console().print(result)
+    return result
 
 
 def stderr() -> Console:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Group as Stack
+from rich.console import RenderableType
 
 from sharebroker.admin_model import EARLIEST, LATEST, TopicDescription
 from sharebroker.blocking.admin import Admin
+from sharebroker.cli.live import Watch, watch
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
     MOST,
@@ -22,7 +25,16 @@ from sharebroker.cli.options import (
     examples,
     settings,
 )
-from sharebroker.cli.output import columns, print_done, print_facts, print_json, print_notice, print_rows
+from sharebroker.cli.output import (
+    columns,
+    facts_view,
+    print_done,
+    print_json,
+    print_notice,
+    print_rows,
+    table,
+)
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, int | None]
@@ -30,7 +42,10 @@ Offsets = Mapping[TopicPartition, int | None]
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
 
 _TOPIC_COLUMNS: Final = columns("name TOPIC", "partitions#", "topic_id ID", "configs CONFIG")
-_PARTITION_COLUMNS: Final = columns("partition#", "start_offset# START", "end_offset# END", "records#")
+_PARTITION_COLUMNS: Final = columns(
+    "partition#", "start_offset# START", "end_offset# END", "records#", "bytes#"
+)
+_SETTING_COLUMNS: Final = columns("name PROPERTY", "value", "set")
 
 Config = Annotated[
     list[str] | None,
@@ -80,22 +95,55 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
 
 
 @app.command(
-    epilog=examples("sharebroker topics describe orders", "sharebroker topics describe orders --json")
+    epilog=examples("sharebroker topics describe orders", "sharebroker topics describe orders --watch 2")
 )
-def describe(name: Topic, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """Show a topic: its configs, and the start and end offset of each partition."""
+def describe(
+    name: Topic, every: Watch = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
+) -> None:
+    """Show a topic: its effective settings, and the offsets and bytes of each partition.
+
+    BYTES is the size of the record batches as they are stored. SET is yes for a property that is set for this
+    topic, and no for a default.
+    """
+    watch(every, as_json, lambda: _described(server, name), _description_view)
+
+
+def _described(server: str, name: str) -> dict[str, Any]:
     with Admin(server) as admin:
         topic = admin.describe_topic(name)
+        settings = _settings(admin, name)
         partitions = [TopicPartition(name, number) for number in range(topic.partitions)]
         starts = admin.list_offsets(partitions, EARLIEST)
         ends = admin.list_offsets(partitions, LATEST)
-    facts = topic_row(topic)
-    rows = [partition_row(partition, starts, ends) for partition in partitions]
-    if as_json:
-        print_json(facts | {"partitions": rows})
-        return
-    print_facts(facts, as_json)
-    print_rows(rows, _PARTITION_COLUMNS, as_json, "")
+        sizes = admin.log_sizes(partitions)
+    rows = [partition_row(place, starts, ends) | {"bytes": sizes[place]} for place in partitions]
+    return topic_row(topic) | {"settings": settings, "partitions": rows}
+
+
+def _settings(admin: Admin, name: str) -> list[dict[str, Any]]:
+    """Returns the effective settings; none without the right to read them. Raises KafkaError."""
+    try:
+        found = admin.topic_configs(name)
+    except KafkaError as error:
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return []
+        raise
+    return [{"name": one.name, "value": one.value, "set": not one.is_default} for one in found]
+
+
+def _description_view(described: dict[str, Any]) -> RenderableType:
+    rows = described["partitions"]
+    facts = {
+        "name": described["name"],
+        "topic_id": described["topic_id"],
+        "partitions": len(rows),
+        "records": sum(row["records"] or 0 for row in rows),
+        "bytes": sum(row["bytes"] for row in rows),
+    }
+    parts: list[RenderableType] = [facts_view(facts)]
+    if described["settings"]:
+        parts += ["", table(described["settings"], _SETTING_COLUMNS)]
+    return Stack(*parts, "", table(rows, _PARTITION_COLUMNS))
 
 
 @app.command(

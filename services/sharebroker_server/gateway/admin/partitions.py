@@ -75,6 +75,13 @@ async def describe_logs(
     return response.partitions
 
 
+async def describe_requested_logs(
+    gateway: Gateway, request: leader.DescribeLogsRequest, deadline: Deadline
+) -> leader.DescribeLogsResponse:
+    """Returns the sizes of logs, from each partition's leader."""
+    return leader.DescribeLogsResponse(partitions=await describe_logs(gateway, request.partitions, deadline))
+
+
 async def inspect_records(
     gateway: Gateway, request: leader.InspectRecordsRequest, deadline: Deadline
 ) -> leader.InspectRecordsResponse:

@@ -11,6 +11,7 @@ from sharebroker_server.gateway.admin import (
     acls,
     cluster,
     configs,
+    consumer_groups,
     failed_records,
     features,
     groups,
@@ -107,9 +108,11 @@ class AdminServicer(Servicer, AdminServiceServicer):
     IncrementalAlterConfigs = rpc(configs.alter_configs, rights.ALTER_CONFIGS)
     ListOffsets = rpc(partitions.list_offsets, rights.LIST_OFFSETS)
     DeleteRecords = rpc(partitions.delete_records, rights.DELETE_RECORDS)
+    DescribeLogs = rpc(partitions.describe_requested_logs, rights.DESCRIBE_LOGS)
     RecallRecords = rpc(partitions.recall_records, rights.RECALL_RECORDS)
     ListGroups = rpc(groups.list_groups, rights.list_groups)
     ShareGroupDescribe = rpc(_describe_groups, rights.describe_groups)
+    DescribeConsumerGroups = rpc(consumer_groups.describe, rights.describe_consumer_groups)
     DeleteGroups = rpc(groups.delete_groups, rights.DELETE_GROUPS)
     DescribeShareGroupOffsets = rpc(groups.describe_offsets, rights.describe_offsets)
     AlterShareGroupOffsets = rpc(groups.alter_offsets, rights.ALTER_OFFSETS)

@@ -237,6 +237,13 @@ DELETE_RECORDS = Items(
     _by_id(AclOperation.DELETE),
     _partition(leader.DeleteRecordsResponse.Partition),
 )
+DESCRIBE_LOGS = Items(
+    "partitions",
+    "partitions",
+    leader.DescribeLogsResponse,
+    _by_id(AclOperation.DESCRIBE),
+    _partition(leader.DescribeLogsResponse.Partition),
+)
 RECALL_RECORDS = Items(
     "partitions",
     "partitions",
@@ -282,6 +289,15 @@ _DESCRIBED_GROUPS = Items(
     group.ShareGroupDescribeResponse,
     _group_id(AclOperation.DESCRIBE),
     lambda group_id, error: group.ShareGroupDescribeResponse.DescribedGroup(
+        group_id=group_id, **refusal(error)
+    ),
+)
+_DESCRIBED_CONSUMER_GROUPS = Items(
+    "group_ids",
+    "groups",
+    admin_pb2.DescribeConsumerGroupsResponse,
+    _group_id(AclOperation.DESCRIBE),
+    lambda group_id, error: admin_pb2.DescribeConsumerGroupsResponse.Group(
         group_id=group_id, **refusal(error)
     ),
 )
@@ -357,6 +373,18 @@ async def describe_groups(
             )
         elif request.include_authorized_operations and not described.error_code:
             described.authorized_operations = access.operations(Resource(GROUP, described.group_id))
+    return response
+
+
+async def describe_consumer_groups(
+    function: Function[Any, Any], access: Access, request: Any, deadline: Deadline
+) -> admin_pb2.DescribeConsumerGroupsResponse:
+    """Describes consumer groups, without the offsets of topics that the caller may not describe."""
+    response: admin_pb2.DescribeConsumerGroupsResponse = await _DESCRIBED_CONSUMER_GROUPS(
+        function, access, request, deadline
+    )
+    for described in response.groups:
+        _keep(described.offsets, lambda one: access.allows(AclOperation.DESCRIBE, TOPIC, one.topic_name))
     return response
 
 

@@ -76,6 +76,44 @@ def test_group_offsets_are_reset_listed_and_deleted(
     assert sharebroker("groups", "delete", group, "--json").data == {"group": group, "deleted": "all"}
 
 
+def test_topic_is_described_with_settings_and_bytes(sharebroker: Command, group: str) -> None:
+    name = f"t-{group}"
+    sharebroker("topics", "create", name, "-p", "2", "-c", "retention.ms=7200000")
+    sharebroker("produce", name, stdin=b"x" * 5_000 + b"\n")
+    shown = sharebroker("topics", "describe", name, "--json").data
+    settings = {one["name"]: (one["value"], one["set"]) for one in shown["settings"]}
+    assert settings["retention.ms"] == ("7200000", True)
+    assert settings["max.message.bytes"][1] is False
+    sizes = sorted(row["bytes"] for row in shown["partitions"])
+    assert sizes[0] == 0
+    assert 5_000 < sizes[1] < 6_000
+    readable = sharebroker("topics", "describe", name).out
+    assert "retention.ms" in readable
+    assert "BYTES" in readable
+
+
+def test_groups_are_listed_with_members_lag_and_age(
+    server: str, sharebroker: Command, topic: str, group: str
+) -> None:
+    create_group(server, topic, group)
+    _three_records(sharebroker, topic)
+    with ShareConsumer(server, group, [topic]) as consumer:
+        held = consumer.poll(20)
+        assert held
+        (row,) = [row for row in sharebroker("groups", "list", "--json").data if row["group"] == group]
+        assert row.pop("oldest_age_s") >= 0
+        assert row == {
+            "group": group,
+            "type": "share",
+            "state": "Stable",
+            "members": 1,
+            "lag": 3,
+            "ready": 3 - len(held),
+            "locked": len(held),
+        }
+    assert group in sharebroker("groups", "list").out
+
+
 def _three_records(sharebroker: Command, topic: str) -> int:
     """Publishes three records with one key; returns their partition."""
     records = b'{"id": 1}\n' * 3

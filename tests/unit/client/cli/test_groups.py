@@ -33,7 +33,7 @@ def test_member_shows_its_partitions_by_topic() -> None:
 
 
 def test_offsets_are_in_order_and_filtered() -> None:
-    stands = GroupOffset(4, 9, 2, ready=2, locked=2, waiting=4, archiving=1)
+    stands = GroupOffset(4, 9, 2, ready=2, locked=2, waiting=4, archiving=1, oldest=1.5)
     offsets = {TopicPartition("b", 0): stands, TopicPartition("a", 1): stands, TopicPartition("a", 0): stands}
     assert [(row["topic"], row["partition"]) for row in offset_rows(offsets, None)] == [
         ("a", 0),
@@ -51,6 +51,7 @@ def test_offsets_are_in_order_and_filtered() -> None:
             "locked": 2,
             "waiting": 4,
             "archiving": 1,
+            "oldest": "1970-01-01T00:00:01.500+00:00",
         }
     ]
 

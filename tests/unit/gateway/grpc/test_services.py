@@ -11,6 +11,7 @@ import pytest
 from google.protobuf.message import Message
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2
+from sharebroker_protocol.delivery.v1 import delivery_pb2
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import (
     admin_pb2,
@@ -161,6 +162,8 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
     "RecallRecords": {
         "": leader.RecallRecordsRequest(partitions=[leader.RecallRecordsRequest.Partition(**ID)])  # type: ignore[arg-type]
     },
+    "DescribeLogs": {"": leader.DescribeLogsRequest(partitions=[delivery_pb2.TopicPartition(**ID)])},  # type: ignore[arg-type]
+    "DescribeConsumerGroups": {"": admin_pb2.DescribeConsumerGroupsRequest(group_ids=["g"])},
     "DescribeUserScramCredentials": {"": admin_pb2.DescribeUserScramCredentialsRequest()},
     "AlterUserScramCredentials": {"": cluster_pb2.AlterUserScramCredentialsRequest()},
     "DescribeAcls": {"": admin_pb2.DescribeAclsRequest()},

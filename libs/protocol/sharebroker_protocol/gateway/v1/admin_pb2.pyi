@@ -443,6 +443,149 @@ class DescribeConfigsResponse(_message.Message):
 Global___DescribeConfigsResponse: _TypeAlias = DescribeConfigsResponse  # noqa: Y015
 
 @_typing.final
+class DescribeConsumerGroupsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        group_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeConsumerGroupsRequest: _TypeAlias = DescribeConsumerGroupsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeConsumerGroupsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Member(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MEMBER_ID_FIELD_NUMBER: _builtins.int
+        GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_ID_FIELD_NUMBER: _builtins.int
+        CLIENT_HOST_FIELD_NUMBER: _builtins.int
+        member_id: _builtins.str
+        group_instance_id: _builtins.str
+        """Absent: the member is not static."""
+        client_id: _builtins.str
+        client_host: _builtins.str
+        def __init__(
+            self,
+            *,
+            member_id: _builtins.str = ...,
+            group_instance_id: _builtins.str | None = ...,
+            client_id: _builtins.str = ...,
+            client_host: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "client_host", b"client_host", "client_id", b"client_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
+        _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__group_instance_id) -> _WhichOneofReturnType__group_instance_id | None: ...
+
+    @_typing.final
+    class Offset(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_NAME_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+        LAG_FIELD_NUMBER: _builtins.int
+        topic_name: _builtins.str
+        partition: _builtins.int
+        committed_offset: _builtins.int
+        lag: _builtins.int
+        """The end of the log minus the committed offset; -1: unknown."""
+        def __init__(
+            self,
+            *,
+            topic_name: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            committed_offset: _builtins.int = ...,
+            lag: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "lag", b"lag", "partition", b"partition", "topic_name", b"topic_name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Group(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        GROUP_ID_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        GROUP_STATE_FIELD_NUMBER: _builtins.int
+        PROTOCOL_TYPE_FIELD_NUMBER: _builtins.int
+        PROTOCOL_NAME_FIELD_NUMBER: _builtins.int
+        MEMBERS_FIELD_NUMBER: _builtins.int
+        OFFSETS_FIELD_NUMBER: _builtins.int
+        group_id: _builtins.str
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        group_state: _builtins.str
+        """"Empty", "PreparingRebalance", "CompletingRebalance" or "Stable"; "" with an error."""
+        protocol_type: _builtins.str
+        """"consumer" for consumers."""
+        protocol_name: _builtins.str
+        """The name of the assignor."""
+        @_builtins.property
+        def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeConsumerGroupsResponse.Member]: ...
+        @_builtins.property
+        def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeConsumerGroupsResponse.Offset]:
+            """By topic and partition; without topics that the caller may not describe."""
+
+        def __init__(
+            self,
+            *,
+            group_id: _builtins.str = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            group_state: _builtins.str = ...,
+            protocol_type: _builtins.str = ...,
+            protocol_name: _builtins.str = ...,
+            members: _abc.Iterable[Global___DescribeConsumerGroupsResponse.Member] | None = ...,
+            offsets: _abc.Iterable[Global___DescribeConsumerGroupsResponse.Offset] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "group_id", b"group_id", "group_state", b"group_state", "members", b"members", "offsets", b"offsets", "protocol_name", b"protocol_name", "protocol_type", b"protocol_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeConsumerGroupsResponse.Group]:
+        """One for each requested group, in order."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[Global___DescribeConsumerGroupsResponse.Group] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeConsumerGroupsResponse: _TypeAlias = DescribeConsumerGroupsResponse  # noqa: Y015
+
+@_typing.final
 class ListFailedRecordsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -84,6 +84,11 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
+        self.DescribeLogs = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/DescribeLogs',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DescribeLogsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DescribeLogsResponse.FromString,
+                _registered_method=True)
         self.RecallRecords = channel.unary_unary(
                 '/sharebroker.gateway.v1.AdminService/RecallRecords',
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.SerializeToString,
@@ -118,6 +123,11 @@ class AdminServiceStub:
                 '/sharebroker.gateway.v1.AdminService/DeleteShareGroupOffsets',
                 request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.FromString,
+                _registered_method=True)
+        self.DescribeConsumerGroups = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/DescribeConsumerGroups',
+                request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeConsumerGroupsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeConsumerGroupsResponse.FromString,
                 _registered_method=True)
         self.InspectRecords = channel.unary_unary(
                 '/sharebroker.gateway.v1.AdminService/InspectRecords',
@@ -247,6 +257,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeLogs(self, request, context):
+        """Returns the sizes of logs, from the leaders of the partitions. Kafka: the sizes of DescribeLogDirs (35).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RecallRecords(self, request, context):
         """Recalls scheduled records, one for each partition of the request: no share group delivers them. Not in Kafka.
         """
@@ -286,6 +303,13 @@ class AdminServiceServicer:
 
     def DeleteShareGroupOffsets(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeConsumerGroups(self, request, context):
+        """Returns members and offsets of consumer groups. Kafka: DescribeGroups (15) and OffsetFetch (9).
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -425,6 +449,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DeleteRecordsResponse.SerializeToString,
             ),
+            'DescribeLogs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLogs,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DescribeLogsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DescribeLogsResponse.SerializeToString,
+            ),
             'RecallRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.RecallRecords,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.RecallRecordsRequest.FromString,
@@ -459,6 +488,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteShareGroupOffsets,
                     request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.FromString,
                     response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.SerializeToString,
+            ),
+            'DescribeConsumerGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeConsumerGroups,
+                    request_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeConsumerGroupsRequest.FromString,
+                    response_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeConsumerGroupsResponse.SerializeToString,
             ),
             'InspectRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.InspectRecords,
@@ -781,6 +815,33 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
+    def DescribeLogs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/DescribeLogs',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DescribeLogsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.DescribeLogsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def RecallRecords(request,
             target,
             options=(),
@@ -959,6 +1020,33 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/DeleteShareGroupOffsets',
             sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.SerializeToString,
             sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeConsumerGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/DescribeConsumerGroups',
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeConsumerGroupsRequest.SerializeToString,
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeConsumerGroupsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,8 @@ class AdminServiceStub:
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.IncrementalAlterConfigsRequest, _cluster_pb2.IncrementalAlterConfigsResponse]
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]
+    DescribeLogs: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]
+    """Returns the sizes of logs, from the leaders of the partitions. Kafka: the sizes of DescribeLogDirs (35)."""
     RecallRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]
     """Recalls scheduled records, one for each partition of the request: no share group delivers them. Not in Kafka."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]
@@ -57,6 +59,8 @@ class AdminServiceStub:
     DescribeShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]
     AlterShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]
     DeleteShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]
+    DescribeConsumerGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeConsumerGroupsRequest, _admin_pb2.DescribeConsumerGroupsResponse]
+    """Returns members and offsets of consumer groups. Kafka: DescribeGroups (15) and OffsetFetch (9)."""
     InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
     """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
@@ -98,6 +102,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_cluster_pb2.IncrementalAlterConfigsRequest, _cluster_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
     ListOffsets: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
+    DescribeLogs: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]  # type: ignore[assignment]
+    """Returns the sizes of logs, from the leaders of the partitions. Kafka: the sizes of DescribeLogDirs (35)."""
     RecallRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.RecallRecordsRequest, _share_partition_leader_pb2.RecallRecordsResponse]  # type: ignore[assignment]
     """Recalls scheduled records, one for each partition of the request: no share group delivers them. Not in Kafka."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]  # type: ignore[assignment]
@@ -106,6 +112,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     DescribeShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]  # type: ignore[assignment]
     AlterShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]  # type: ignore[assignment]
     DeleteShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]  # type: ignore[assignment]
+    DescribeConsumerGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeConsumerGroupsRequest, _admin_pb2.DescribeConsumerGroupsResponse]  # type: ignore[assignment]
+    """Returns members and offsets of consumer groups. Kafka: DescribeGroups (15) and OffsetFetch (9)."""
     InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
     """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
@@ -200,6 +208,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_share_partition_leader_pb2.DeleteRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.DeleteRecordsResponse]]: ...
 
     @_abc_1.abstractmethod
+    def DescribeLogs(
+        self,
+        request: _share_partition_leader_pb2.DescribeLogsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.DescribeLogsResponse, _abc.Awaitable[_share_partition_leader_pb2.DescribeLogsResponse]]:
+        """Returns the sizes of logs, from the leaders of the partitions. Kafka: the sizes of DescribeLogDirs (35)."""
+
+    @_abc_1.abstractmethod
     def RecallRecords(
         self,
         request: _share_partition_leader_pb2.RecallRecordsRequest,
@@ -248,6 +264,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.DeleteShareGroupOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse, _abc.Awaitable[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeConsumerGroups(
+        self,
+        request: _admin_pb2.DescribeConsumerGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeConsumerGroupsResponse, _abc.Awaitable[_admin_pb2.DescribeConsumerGroupsResponse]]:
+        """Returns members and offsets of consumer groups. Kafka: DescribeGroups (15) and OffsetFetch (9)."""
 
     @_abc_1.abstractmethod
     def InspectRecords(
