@@ -50,6 +50,10 @@ COMMANDS: Final = {
         "sharebroker.cli.trace:trace",
         "Show a record's history from Jaeger: its publishing, deliveries and acknowledgements.",
     ),
+    "top": ListedCommand(
+        "sharebroker.cli.top:top",
+        "Show groups and topics with their rates, again and again, until Ctrl-C.",
+    ),
     "probe": ListedCommand(
         "sharebroker.cli.probe:listed",
         "Check whether a server is started, ready or live. Exit code 0 for yes, 1 for no, 2 for wrong usage.",

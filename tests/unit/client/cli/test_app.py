@@ -135,7 +135,7 @@ def test_server_may_be_named_before_or_after_the_command(words: list[str], port:
 
 @pytest.mark.slow
 def test_shell_completion_lists_commands() -> None:
-    words = {"_SHAREBROKER_COMPLETE": "complete_bash", "COMP_WORDS": "sharebroker top", "COMP_CWORD": "1"}
+    words = {"_SHAREBROKER_COMPLETE": "complete_bash", "COMP_WORDS": "sharebroker topi", "COMP_CWORD": "1"}
     main = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
     ran = subprocess.run(
         main, env={**os.environ, **words}, capture_output=True, text=True, timeout=60, check=False
