@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -15,9 +14,10 @@ import typer
 from sharebroker import AcknowledgeType, ConsumerConfig, Record, WakeupError
 from sharebroker.aio import ShareConsumer
 from sharebroker.aio.signals import on_interrupt
+from sharebroker.cli.line_format import Form, printer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
 from sharebroker.cli.output import FAILED, print_notice
-from sharebroker.cli.session import FromBeginning, document, place, prepare
+from sharebroker.cli.session import FromBeginning, place, prepare
 
 _NO_TIMEOUT: Final = 3600.0
 _MAX_POLL_RECORDS: Final = 500
@@ -29,6 +29,7 @@ _KEYS: Final = {
 EXAMPLES: Final = (
     "sharebroker consume orders --group billing",
     "sharebroker consume orders --group look --from-beginning --max 10 --json",
+    "sharebroker consume orders --group look --format '{time} {key}: {value}'",
     "sharebroker consume orders --group billing --ask",
     "sharebroker consume orders --group billing --release --max 1 --timeout 5",
 )
@@ -59,6 +60,7 @@ def consume(
     ask: Annotated[bool, typer.Option("--ask", help="Prompt for the action on each record.")] = False,
     timeout: Timeout = None,
     from_beginning: FromBeginning = False,
+    form: Form = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
@@ -70,6 +72,8 @@ def consume(
     actions = [action for action, is_chosen in chosen.items() if is_chosen] or [Action.ACCEPT]
     if len(actions) > 1:
         raise typer.BadParameter(f"--{actions[0]} and --{actions[1]} exclude each other.")
+    if form is not None and as_json:
+        raise typer.BadParameter("--format and --json exclude each other.")
     prepare(server, group, topic, from_beginning)
     max_poll_records = min(limit or _MAX_POLL_RECORDS, _MAX_POLL_RECORDS, 1 if ask else _MAX_POLL_RECORDS)
     config = ConsumerConfig(
@@ -79,7 +83,7 @@ def consume(
         prefetch_records=0 if limit or ask else max_poll_records,
         auto_renew=ask,
     )
-    session = ConsumeCommand(actions[0], as_json, limit, timeout)
+    session = ConsumeCommand(actions[0], printer(form, as_json), limit, timeout)
     asyncio.run(session.run(lambda: ShareConsumer(server, group, [topic], config)))
     if session.failed:
         raise typer.Exit(FAILED)
@@ -88,9 +92,11 @@ def consume(
 class ConsumeCommand:
     """One run of the command; `failed` counts acknowledgements that were rejected."""
 
-    def __init__(self, action: Action, as_json: bool, limit: int | None, timeout: float | None) -> None:
+    def __init__(
+        self, action: Action, line: Callable[[Record], bytes], limit: int | None, timeout: float | None
+    ) -> None:
         self._action = action
-        self._as_json = as_json
+        self._line = line
         self._remaining = limit
         self._timeout = timeout
         self._counts: Counter[str] = Counter()
@@ -123,7 +129,7 @@ class ConsumeCommand:
 
     async def _handle(self, record: Record) -> bool:
         """Prints and acknowledges a record; returns False if the user wants to stop."""
-        _print(record, self._as_json)
+        _print(self._line(record))
         if self._action is Action.ASK:
             kind = await _prompt(record)
             if kind is None:
@@ -148,9 +154,8 @@ class ConsumeCommand:
         print_notice(", ".join(counts).capitalize() + "." if counts else "No records arrived.")
 
 
-def _print(record: Record, as_json: bool) -> None:
+def _print(line: bytes) -> None:
     """Prints one line and flushes it, so that no accepted record is lost in a buffer."""
-    line = json.dumps(document(record), ensure_ascii=False).encode() if as_json else record.value or b""
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
 

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from sharebroker import Admin, ErrorCode, KafkaError, Producer, ProducerConfig, Publication
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, DeliverAfter, DeliverAt, Server, Topic, settings
+from sharebroker import (
+    Admin,
+    ErrorCode,
+    KafkaError,
+    Producer,
+    ProducerConfig,
+    Publication,
+    TopicDescription,
+)
+from sharebroker.cli.options import (
+    DEFAULT_SERVER,
+    MOST,
+    AsJson,
+    DeliverAfter,
+    DeliverAt,
+    Server,
+    Topic,
+    settings,
+)
 from sharebroker.cli.output import print_done
-from sharebroker.cli.reading import Fields, Format, Input, read
+from sharebroker.cli.progress import progress, size_of
+from sharebroker.cli.reading import CountedLines, Fields, Format, Input, read
 from sharebroker.cli.session import traced
 
 _UNCONFIRMED: Final = 20_000
@@ -28,6 +45,7 @@ EXAMPLES: Final = (
     "echo hello | sharebroker produce greetings",
     "sharebroker produce orders orders.csv --key customer --compression zstd",
     "sharebroker produce events events.txt --format jsonl --key id --header source=import",
+    "sharebroker produce visits visits.txt --key-separator : --partition 2",
     "sharebroker produce payments payments.jsonl --message-id payment_id",
 )
 
@@ -47,6 +65,24 @@ def produce(
     ] = None,
     key: Annotated[
         str | None, typer.Option("--key", help="The field that holds the record's key (jsonl and csv).")
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            metavar="TEXT",
+            help="What separates the key from the value in a line (lines).",
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            min=0,
+            max=MOST,
+            help="The partition of every record; default: by the key, else balanced.",
+            show_default=False,
+        ),
     ] = None,
     message_id: Annotated[
         str | None,
@@ -78,21 +114,35 @@ def produce(
     for option, field in (("--key", key), ("--message-id", message_id)):
         if field is not None and written is Format.LINES:
             raise typer.BadParameter("Lines have no fields; use --format jsonl or csv.", param_hint=option)
+    if key_separator is not None and (not key_separator or written is not Format.LINES):
+        raise typer.BadParameter("Needs a text, and lines as input.", param_hint="--key-separator")
     if deliver_at is not None and deliver_after is not None:
         raise typer.BadParameter("Use --deliver-at or --deliver-after.", param_hint="--deliver-after")
     headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
     with Admin(server) as admin:
-        admin.describe_topic(topic)
+        _check_partition(admin.describe_topic(topic), partition)
         largest = largest_record(admin, topic)
     at = None if deliver_at is None else deliver_at.timestamp()
-    publisher = InputPublisher(topic, headers, at, deliver_after)
+    publisher = InputPublisher(SendOptions(topic, partition, tuple(headers), at, deliver_after))
     config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS, max_request_size=largest)
     try:
-        with traced(), _opened(file) as lines, Producer(server, config) as producer:
-            publisher.publish(producer, read(lines, written, Fields(key, message_id)))
+        with traced(), _opened(file) as opened, Producer(server, config) as producer:
+            lines = CountedLines(opened)
+            separator = None if key_separator is None else key_separator.encode()
+            records = read(lines, written, Fields(key, message_id), separator)
+            with progress(lines, size_of(opened)) as shown:
+                publisher.publish(producer, records, shown)
     finally:
         result = {"topic": topic, "records": publisher.confirmed}
         print_done(result, as_json, f"Published {publisher.confirmed:,} records to {topic}.")
+
+
+def _check_partition(topic: TopicDescription, partition: int | None) -> None:
+    """Raises typer.BadParameter for a partition that the topic does not have."""
+    if partition is not None and partition >= topic.partitions:
+        raise typer.BadParameter(
+            f"Topic {topic.name} has partitions 0 to {topic.partitions - 1}.", param_hint="--partition"
+        )
 
 
 def largest_record(admin: Admin, topic: str) -> int:
@@ -107,41 +157,49 @@ def largest_record(admin: Admin, topic: str) -> int:
     return max(default, min(int(configs["max.message.bytes"]), _MAX_RECORD))
 
 
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """Where and when records are delivered: the fields of `Producer.send` that all records share."""
+
+    topic: str
+    partition: int | None = None
+    headers: Sequence[tuple[str, bytes]] = ()
+    deliver_at: float | None = None
+    deliver_after: float | None = None
+
+
 class InputPublisher:
     """Publishes input; `confirmed` counts durable records."""
 
-    def __init__(
-        self,
-        topic: str,
-        headers: Sequence[tuple[str, bytes]],
-        deliver_at: float | None = None,
-        deliver_after: float | None = None,
-    ) -> None:
-        self._topic = topic
-        self._deliver_at = deliver_at
-        self._deliver_after = deliver_after
-        self._headers = headers
+    def __init__(self, options: SendOptions) -> None:
+        self._options = options
         self._open: deque[Publication] = deque()
         self.confirmed = 0
 
-    def publish(self, producer: Producer, records: Iterable[Input]) -> None:
-        """Publishes all records and waits for them, even after a BadInputError. Raises KafkaError."""
+    def publish(
+        self, producer: Producer, records: Iterable[Input], shown: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Publishes all records and waits for them, even after a BadInputError. Raises KafkaError.
+
+        `shown` receives the number of durable records from time to time.
+        """
+        options = self._options
         try:
-            with _progress() as (progress, task):
-                for record in records:
-                    sent = producer.send(
-                        self._topic,
-                        record.value,
-                        key=record.key,
-                        headers=self._headers,
-                        message_id=record.message_id,
-                        deliver_at=self._deliver_at,
-                        deliver_after=self._deliver_after,
-                    )
-                    self._open.append(sent)
-                    if len(self._open) > _UNCONFIRMED:
-                        self._confirm()
-                        progress.update(task, completed=self.confirmed)
+            for record in records:
+                sent = producer.send(
+                    options.topic,
+                    record.value,
+                    key=record.key,
+                    headers=options.headers,
+                    partition=options.partition,
+                    message_id=record.message_id,
+                    deliver_at=options.deliver_at,
+                    deliver_after=options.deliver_after,
+                )
+                self._open.append(sent)
+                if len(self._open) > _UNCONFIRMED:
+                    self._confirm()
+                    shown(self.confirmed)
         finally:
             while self._open:
                 self._confirm()
@@ -158,12 +216,3 @@ def _opened(file: Path | None) -> Iterator[BinaryIO]:
         return
     with file.open("rb") as opened:
         yield opened
-
-
-@contextmanager
-def _progress() -> Iterator[tuple[Progress, TaskID]]:
-    """Shows a running count if standard error is a terminal."""
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,} records durable"), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield progress, progress.add_task("publish", total=None)

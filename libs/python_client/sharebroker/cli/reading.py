@@ -41,14 +41,39 @@ class BadInputError(ValueError):
     """A line that is not a valid record; the message names the line."""
 
 
-def read(lines: Iterable[bytes], written: Format, fields: Fields = Fields()) -> Iterator[Input]:
+def read(
+    lines: Iterable[bytes], written: Format, fields: Fields = Fields(), key_separator: bytes | None = None
+) -> Iterator[Input]:
     """Yields the records of `lines`, with the named fields as key and message id. Raises BadInputError.
 
-    With `lines` and `jsonl` a line is a value. With `csv` a row becomes a JSON object.
+    With `lines` and `jsonl` a line is a value. With `csv` a row becomes a JSON object. With `lines` and a
+    `key_separator`, the text before the first separator is the key.
     """
     if written is Format.LINES:
-        return (Input(None, line.rstrip(b"\r\n")) for line in lines)
+        plain = (line.rstrip(b"\r\n") for line in lines)
+        return _keyed(plain, key_separator) if key_separator else (Input(None, line) for line in plain)
     return _json_lines(lines, fields) if written is Format.JSONL else _csv(lines, fields)
+
+
+def _keyed(lines: Iterable[bytes], separator: bytes) -> Iterator[Input]:
+    for number, line in enumerate(lines, 1):
+        key, found, value = line.partition(separator)
+        if not found:
+            raise BadInputError(f"Line {number} has no key separator {separator.decode()!r}.")
+        yield Input(key, value)
+
+
+class CountedLines:
+    """Lines, and the bytes of those that were read."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.read_bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            self.read_bytes += len(line)
+            yield line
 
 
 def _json_lines(lines: Iterable[bytes], fields: Fields) -> Iterator[Input]:

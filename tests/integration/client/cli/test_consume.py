@@ -35,6 +35,18 @@ def test_consume_stops_after_timeout_without_records(
     assert "No records arrived." in ran.err
 
 
+def test_format_decides_on_the_lines(sharebroker: Command, topic: str, group: str) -> None:
+    sharebroker("produce", topic, "--key-separator", ":", "--header", "a=1", stdin=b"k:v\n")
+    template = r"{key}\t{value} {header:a} {delivery}"
+    options = ("--from-beginning", "--max", "1", "--timeout", "20", "--format", template)
+    assert sharebroker("consume", topic, "-g", group, *options).out == "k\tv 1 1\n"
+
+
+@pytest.mark.parametrize("options", [["--format", "{no}"], ["--format", "{key}", "--json"]])
+def test_invalid_formats_are_rejected(sharebroker: Command, topic: str, options: list[str]) -> None:
+    assert sharebroker("consume", topic, "-g", "g", *options).code == 2
+
+
 def test_actions_exclude_each_other(sharebroker: Command, topic: str) -> None:
     ran = sharebroker("consume", topic, "-g", "g", "--accept", "--reject")
     assert ran.code == 2

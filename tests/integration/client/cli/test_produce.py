@@ -22,6 +22,28 @@ def test_produced_lines_are_consumed(sharebroker: Command, topic: str, group: st
     assert lag(sharebroker, group) == 0
 
 
+def test_lines_have_keys_and_a_partition(
+    sharebroker: Command, topic: str, group: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "visits.txt"
+    file.write_text("ada:1\nbob:2\n")
+    made = sharebroker("produce", topic, str(file), "--key-separator", ":", "--partition", "1")
+    assert made.code == 0, made
+    records = taken(sharebroker, topic, group, 2)
+    assert sorted((r["key"], r["value"], r["partition"]) for r in records) == [
+        ("ada", "1", 1),
+        ("bob", "2", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "options", [["--partition", "2"], ["--key-separator", ""], ["--key-separator", ":", "--format", "csv"]]
+)
+def test_invalid_options_publish_nothing(sharebroker: Command, topic: str, options: list[str]) -> None:
+    assert sharebroker("produce", topic, *options, stdin=b"a:b\n").code == 2
+    assert sharebroker("records", "browse", topic, "--json").data == []
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_csv_with_keys_in_every_compression(
     sharebroker: Command, topic: str, group: str, tmp_path: Path, compression: str

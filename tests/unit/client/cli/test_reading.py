@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sharebroker.cli.reading import BadInputError, Fields, Format, Input, read
+from sharebroker.cli.reading import BadInputError, CountedLines, Fields, Format, Input, read
 
 
 def test_lines_are_unchanged_values() -> None:
@@ -14,6 +14,22 @@ def test_lines_are_unchanged_values() -> None:
         Input(None, b""),
         Input(None, b"\xff"),
     ]
+
+
+def test_key_is_the_text_before_the_first_separator() -> None:
+    lines = [b"a::b::c\n", b"::b", b"a::"]
+    assert list(read(lines, Format.LINES, key_separator=b"::")) == [
+        Input(b"a", b"b::c"),
+        Input(b"", b"b"),
+        Input(b"a", b""),
+    ]
+    with pytest.raises(BadInputError, match="Line 2 has no key separator ':'"):
+        list(read([b"a:b", b"c"], Format.LINES, key_separator=b":"))
+
+
+def test_bytes_of_read_lines_are_counted() -> None:
+    lines = CountedLines([b"ab\n", b"c"])
+    assert [(line, lines.read_bytes) for line in lines] == [(b"ab\n", 3), (b"c", 4)]
 
 
 def test_json_lines_keep_their_bytes_and_skip_blank_lines() -> None:
