@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from sharebroker.cli.login import Login, PasswordFile, TokenFile, User
+from sharebroker.cli.login import Context, Login, PasswordFile, TokenFile, User
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import FAILED, print_failure, print_notice, replace_closed_streams
 
@@ -71,6 +71,9 @@ COMMANDS: Final = {
         "List, summarise, show, redrive and discard dead letters: records that groups failed to process.",
     ),
     "state": ListedCommand("sharebroker.cli.state:app", "Show the persisted state of share-partitions."),
+    "context": ListedCommand(
+        "sharebroker.cli.context:app", "Set, list, choose and delete contexts: servers with a login."
+    ),
     "users": ListedCommand("sharebroker.cli.users:app", "Create, list and delete users."),
     "acls": ListedCommand("sharebroker.cli.acls:app", "List, add and remove ACLs: who may do what."),
     "quotas": ListedCommand("sharebroker.cli.quotas:app", "Set, list and remove quotas of clients."),
@@ -176,6 +179,7 @@ def _common(
     user: User = None,
     password_file: PasswordFile = None,
     token_file: TokenFile = None,
+    named: Context = None,
     versions: Annotated[  # noqa: ARG001 - its callback has printed them
         bool,
         typer.Option(
@@ -186,7 +190,7 @@ def _common(
         ),
     ] = False,
 ) -> None:
-    context.obj = Login(user, password_file, token_file, server)
+    context.obj = Login(user, password_file, token_file, server, named)
 
 
 def main() -> None:

@@ -10,9 +10,13 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import typer
 
+from sharebroker.cli.profiles import ContextProfile, load_contexts
 from sharebroker_protocol.model import PASSWORD_VARIABLE
 
 _TLS: Final = "tls"
+_COMMAND_LINE: Final = "COMMANDLINE"
+_DEFAULT: Final = "DEFAULT"
+"""Sources of an option's value, by Click's names."""
 _NAMES: Final = frozenset({"user", "password_file", "token_file"})
 
 User = Annotated[
@@ -43,18 +47,52 @@ TokenFile = Annotated[
     ),
 ]
 
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        envvar="SHAREBROKER_CONTEXT",
+        metavar="NAME",
+        help="The context: a server with its login; see sharebroker context.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
     """The options before the command; `add_to` replaces what an address has of them.
 
-    `server` replaces the default and the variable, but not the option `--server` of the command.
+    `server` replaces the default and the variable, but not the option `--server` of the command; so does the
+    address of `context`.
     """
 
     user: str | None = None
     password_file: str | None = None
     token_file: str | None = None
     server: str | None = None
+    context: str | None = None
+
+    def address(self, server: str | None, source: str) -> str | None:
+        """Returns the address without the login: `server` from `source`, or what has precedence over it.
+
+        The order is --server, --context, SHAREBROKER_SERVER, the current context, the default. None stays
+        None unless --server or --context is given. Raises KafkaError for a context that cannot be used.
+        """
+        if source == _COMMAND_LINE:
+            return server
+        if self.server is not None:
+            return self.server
+        if self.context is not None:
+            return self._of(load_contexts().find(self.context))
+        if source != _DEFAULT or server is None:
+            return server
+        contexts = load_contexts()
+        return server if contexts.current is None else self._of(contexts.find(contexts.current))
+
+    def _of(self, profile: ContextProfile) -> str:
+        if profile.user is not None and profile.password_file is None and self.user is None:
+            _prompt(profile.user)
+        return profile.address
 
     def add_to(self, server: str) -> str:
         """Returns the address with the login. Raises typer.BadParameter."""
@@ -76,13 +114,12 @@ class Login:
 
 
 def add_login(context: typer.Context, server: str | None) -> str | None:
-    """Returns the value of `--server` with the login of the command line. Raises typer.BadParameter."""
+    """Returns the value of `--server` with the login. Raises typer.BadParameter, KafkaError."""
     login = context.find_object(Login)
     if login is None or context.resilient_parsing:
         return server
     source = context.get_parameter_source("server")
-    if login.server is not None and (source is None or source.name != "COMMANDLINE"):
-        server = login.server
+    server = login.address(server, _DEFAULT if source is None else source.name)
     return None if server is None else login.add_to(server)
 
 
