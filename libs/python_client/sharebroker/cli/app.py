@@ -54,6 +54,7 @@ COMMANDS: Final = {
         "sharebroker.cli.top:top",
         "Show groups and topics with their rates, again and again, until Ctrl-C.",
     ),
+    "bench": ListedCommand("sharebroker.cli.bench:app", "Measure publishing, consuming and latency."),
     "probe": ListedCommand(
         "sharebroker.cli.probe:listed",
         "Check whether a server is started, ready or live. Exit code 0 for yes, 1 for no, 2 for wrong usage.",
