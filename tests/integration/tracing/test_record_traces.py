@@ -24,7 +24,7 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from sharebroker.aio import Producer, ShareConsumer
+from sharebroker.aio import Admin, DeadLetters, Producer, ShareConsumer
 from sharebroker.cli.app import app
 from sharebroker.cli.jaeger import FinishedSpan, of_jaeger
 from sharebroker_protocol.errors import ErrorCode
@@ -296,6 +296,39 @@ async def test_rejection_is_explained_in_the_trace(collected: Traced) -> None:
     (refused,) = by_operation(trace_spans(collected, topic, "acknowledge"), topic)["acknowledge"]
     assert refused.attributes["error.type"] == "INVALID_RECORD_STATE"
     assert refused.attributes["messaging.sharebroker.reason"] == "stale_token"
+
+
+async def test_one_trace_covers_letter_and_redrive(collected: Traced) -> None:
+    address = collected.cluster.address
+    async with (
+        connected(address) as client,
+        Admin(address) as admin,
+        DeadLetters(address) as letters,
+        Producer(address) as producer,
+    ):
+        topic, _ = await client.create()
+        group = await client.group()
+        await admin.enable_dead_letters(group, f"dlq.{group}", 1)
+        await producer.publish(topic, b"a", partition=0)
+        records = await client.acquire_all(group, topic, 1, "worker")
+        assert await client.acknowledge(group, "worker", records, 3) == [ErrorCode.NONE]
+        await eventually(lambda: letters.list_letters(f"dlq.{group}"), PATIENCE)
+        page = await letters.redrive(f"dlq.{group}")
+        assert [result.error for result in page.results] == [None]
+        records = await client.acquire_all(group, topic, 1, "worker")
+        assert await client.acknowledge(group, "worker", records) == [ErrorCode.NONE]
+    steps = ["create", "append", "acquire", "reject", "append", "acquire", "accept"]
+    letter = f"append dlq.{group}"
+    spans = trace_spans(collected, topic, *steps, group)
+    path = [span for span in spans if span.operation == letter or span.operation.split()[0] in steps]
+    path.sort(key=lambda span: span.begun)
+    assert [span.operation for span in path] == [
+        *(f"{step} {topic}" for step in steps[:4]),
+        letter,
+        *(f"{step} {topic}" for step in steps[4:]),
+    ]
+    assert len({span.name.trace for span in path}) == 1
+    assert [span.attributes.get("messaging.kafka.offset") for span in path[1:]] == [0, 0, 0, 0, 1, 1, 1]
 
 
 async def test_worker_spans_belong_to_the_records_trace(collected: Traced, tmp_path: Path) -> None:
