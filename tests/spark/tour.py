@@ -53,6 +53,7 @@ class Tour:
     program: Program
     finished: list[set[int]]
     judged: dict[int, int]
+    judged_topic: str
     rejected: dict[int, int]
     target: list[str]
 
@@ -71,7 +72,9 @@ async def take_tour(cluster: Cluster, folder: Path) -> Tour:
         judged = await _states(client, setup["judges"], topic_ids["judged"])
         rejected = await _states(client, setup["rejecters"], topic_ids["json"])
         written = await client.acquire_all(await client.group(), setup["target"], 50, "reader")
-        return Tour(program, finished, judged, rejected, sorted(record.text for record in written))
+        return Tour(
+            program, finished, judged, setup["judged"], rejected, sorted(record.text for record in written)
+        )
 
 
 async def _prepare(client: Client) -> tuple[dict[str, Any], dict[str, str]]:

@@ -1,7 +1,8 @@
 """A Spark data source that reads share groups as planned micro-batches.
 
-`register(spark)` registers `format("sharegroup")` and `format("sharegroup-state")`. If the packages
-`pyspark_sharegroup` and `pyspark_sharestate` can be imported, Spark finds the formats without it.
+`register(spark)` registers the formats `sharegroup`, `sharegroup-state` and `sharegroup-failed`. If the
+packages `pyspark_sharegroup`, `pyspark_sharestate` and `pyspark_sharefailed` can be imported, Spark finds the
+formats without it.
 `verdicts(df)` releases or rejects single records of a micro-batch.
 """
 
@@ -16,9 +17,12 @@ __all__ = ["VerdictError", "register", "verdicts"]
 
 
 def register(spark: Any) -> None:
-    """Registers both formats with a Spark session."""
-    from sharebroker_spark.source import ShareGroupDataSource  # needs pyspark, unlike the rest of this module
+    """Registers the formats with a Spark session."""
+    # These need pyspark, unlike the rest of this module.
+    from sharebroker_spark.failed_source import FailedRecordsDataSource
+    from sharebroker_spark.source import ShareGroupDataSource
     from sharebroker_spark.state_source import ShareStateDataSource
 
     spark.dataSource.register(ShareGroupDataSource)
     spark.dataSource.register(ShareStateDataSource)
+    spark.dataSource.register(FailedRecordsDataSource)

@@ -18,7 +18,8 @@ from sharebroker_spark.core.state_rows import COLUMNS, Row, StateRowKey
 from sharebroker_spark.state_reading import read_state, share_partitions
 
 FORMAT: Final = "sharegroup-state"
-_ROWS: Final = 10_000
+ROWS: Final = 10_000
+"""Rows of an Arrow batch."""
 _SHARE_PARTITIONS_PER_TASK: Final = 64
 
 
@@ -67,7 +68,7 @@ class StateReader(DataSourceReader):
             client = shared(self._options.bootstrap, waits=self._options.waits)
             rows = read_state(client, partition.partition_list)
             schema = to_arrow_schema(self._schema, timezone="UTC")
-            while page := list(islice(rows, _ROWS)):
+            while page := list(islice(rows, ROWS)):
                 yield as_arrow(page, schema)
 
 

@@ -98,6 +98,13 @@ LOG = [
 """The log of one share-partition, and the coordinator's state, which differs in one place."""
 
 
+FAILED = [
+    [GROUP, TOPIC, 0, 3, 4, "rejected", 3, "m", "no such route"],
+    [GROUP, TOPIC, 0, 9, 9, "expired", 0, None, None],
+]
+"""The journal without times: group, topic, partition, offsets, disposition, deliveries, member, reason."""
+
+
 @dataclass
 class Definitions:
     """The tables by name; kind and comment of each."""
@@ -110,7 +117,7 @@ class Definitions:
 def definitions(tmp_path_factory: pytest.TempPathFactory) -> Definitions:
     folder = tmp_path_factory.mktemp("definitions")
     given = folder / "given.json"
-    given.write_text(json.dumps({"settings": SETTINGS, "bronze": bronze(), "log": LOG}))
+    given.write_text(json.dumps({"settings": SETTINGS, "bronze": bronze(), "log": LOG, "failed": FAILED}))
     with running("definitions", folder / "run", str(given)) as program:
         tables = program.wait_for_value("tables")
         return Definitions(tables, program.value("outputs"))

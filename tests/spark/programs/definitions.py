@@ -1,6 +1,6 @@
 """Evaluates the pipeline's definitions on given rows, without a pipeline, and prints every table.
 
-The tables that read a queue (`bronze_flights`, `state_folded`) are views of the given rows.
+The tables that read a server are views of the given rows: `bronze_flights`, `state_folded`, `failed_records`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sharebroker_server.pipeline import state_replay
 from sharebroker_server.pipeline.project import PREFIX
+from sharebroker_spark.failed_reading import COLUMNS
 from tests.spark.programs.session import report, session
 
 BRONZE = "topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, delivery_count INT, read_at TIMESTAMP, value BINARY"  # noqa: E501
+FAILED = ", ".join(f"{name} {kind}" for name, kind in COLUMNS if kind != "timestamp")
 Query = Callable[[], DataFrame]
 
 
@@ -101,7 +103,8 @@ def main() -> None:
     logs = spark.createDataFrame(pa.Table.from_pylist(log, schema=state_replay.LOG))
     schema = from_arrow_schema(state_replay.FOLDED)
     view(logs.groupBy(*state_replay.KEY).applyInArrow(state_replay.folded, schema), "state_folded")
-    read = ("bronze_flights", "silver_flights", "silver_rejected", "state_folded")
+    view(spark.createDataFrame([tuple(row) for row in given["failed"]], FAILED), "failed_records")
+    read = ("bronze_flights", "silver_flights", "silver_rejected", "state_folded", "failed_records")
     for name, query in queries.items():
         if name not in read:
             view(query(), name)

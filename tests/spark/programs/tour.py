@@ -313,6 +313,17 @@ def show_state() -> None:
     )
 
 
+def show_failed_records() -> None:
+    """Reads the failed records of the same group."""
+    rows = spark.read.format("sharegroup-failed").options(**SERVER, groups=SETUP["judges"]).load()
+    report(
+        failed_records=[
+            [row.topic, row.partition, row.first_offset, row.last_offset, row.disposition]
+            for row in rows.where("failed_at IS NOT NULL").collect()
+        ]
+    )
+
+
 show_a_table()
 show_a_stream()
 show_verdicts()
@@ -323,5 +334,6 @@ show_the_readme()
 show_refusals()
 show_refused_streams()
 show_state()
+show_failed_records()
 spark.stop()
 report(done=True)

@@ -61,17 +61,33 @@ def state_history() -> DataFrame:
     """)
 
 
+@dp.materialized_view(comment="Failed records, from the journals of the groups.")
+def failed_records() -> DataFrame:
+    """One row per entry: neighbours that failed together."""
+    return (
+        spark.read.format("sharegroup-failed")
+        .option("bootstrap", settings.server)
+        .option("groups", settings.watch)
+        .option("topics", settings.topic)
+        .load()
+    )
+
+
 @dp.materialized_view(comment="Records that failed or have reached their group's delivery limit.")
 def gold_poison() -> DataFrame:
     """One row per run of offsets, with the first record's value if the pipeline read it."""
-    limit = lookup(settings.limits, "h.`group`", DEFAULT_LIMIT)
+    limit = lookup(settings.limits, "`group`", DEFAULT_LIMIT)
     return spark.sql(f"""
-        SELECT h.`group`, h.topic, h.partition, h.first_offset, h.last_offset, h.delivery_count,
-               IF(h.fate = 'available', 'at the delivery limit', h.fate) AS why,
-               left(make_valid_utf8(CAST(b.value AS STRING)), 200) AS value
-        FROM state_history h LEFT JOIN bronze_flights b
-          ON h.topic = b.topic AND h.partition = b.partition AND h.first_offset = b.offset
-        WHERE h.fate IN ('archived', 'archiving') OR (h.fate = 'available' AND h.delivery_count >= {limit})
+        WITH poison AS (
+          SELECT {_KEY}, first_offset, last_offset, delivery_count, disposition AS why, reason
+          FROM failed_records
+          UNION ALL
+          SELECT {_KEY}, first_offset, last_offset, delivery_count, 'at the delivery limit', NULL
+          FROM state_history WHERE fate = 'available' AND delivery_count >= {limit}
+        )
+        SELECT p.*, left(make_valid_utf8(CAST(b.value AS STRING)), 200) AS value
+        FROM poison p LEFT JOIN bronze_flights b
+          ON p.topic = b.topic AND p.partition = b.partition AND p.first_offset = b.offset
     """)
 
 

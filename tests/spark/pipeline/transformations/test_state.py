@@ -45,13 +45,14 @@ def test_history_has_the_outcome_of_each_offset(definitions: Definitions) -> Non
     ]
 
 
-def test_poison_is_archived_or_at_the_groups_delivery_limit(definitions: Definitions) -> None:
+def test_poison_has_failed_or_is_at_the_groups_delivery_limit(definitions: Definitions) -> None:
     poison = {row["first_offset"]: row for row in definitions.tables["gold_poison"]}
-    assert {offset: row["why"] for offset, row in poison.items()} == {
-        4: "archived",
-        5: "at the delivery limit",
+    assert {offset: (row["last_offset"], row["why"], row["reason"]) for offset, row in poison.items()} == {
+        3: (4, "rejected", "no such route"),
+        5: (6, "at the delivery limit", None),
+        9: (9, "expired", None),
     }
-    assert poison[4]["value"].startswith('{"date":"2013-01-03"')  # as the pipeline read it
+    assert poison[3]["value"].startswith('{"date":"2013-01-03"')  # as the pipeline read it
 
 
 def test_seconds_run_from_publishing_to_acceptance(definitions: Definitions) -> None:
