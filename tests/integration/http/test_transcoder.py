@@ -203,6 +203,22 @@ def test_user_of_an_http_request_is_authenticated_by_the_server(tmp_path: Path) 
     assert (status, reason_of(rejection)) == (401, "SASL_AUTHENTICATION_FAILED")
 
 
+@needs_envoy
+async def test_dead_letters_are_read_and_redriven(cluster: Cluster, address: str) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create(1)
+        path = f"{address}/v1/topics/{topic}/deadLetters"
+        assert curl(path) == (200, {"letters": [], "nextPageToken": "", "scanned": "0"})
+        assert curl(f"{path}:summarize")[0] == 200
+        assert curl(f"{path}:redrive", "-d", "{}") == (
+            200,
+            {"results": [], "nextPageToken": "", "scanned": "0"},
+        )
+        assert curl(f"{path}:discard", "-d", "{}")[0] == 200
+        status, rejection = curl(f"{path}/0/7")
+        assert (status, reason_of(rejection)) == (404, "RESOURCE_NOT_FOUND")
+
+
 def test_each_service_with_a_path_is_transcoded() -> None:
     (listener,) = configuration("127.0.0.1:9090", 8080)["static_resources"]["listeners"]
     filters = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]

@@ -9,7 +9,7 @@ import pytest
 from sharebroker import Producer, ShareConsumer
 from sharebroker.cli import dead_letters
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from tests.integration.client.cli.commands import create_group
+from tests.integration.client.cli.commands import create_group, taken
 from tests.integration.client.cli.conftest import Command
 from tests.support.client import unique
 
@@ -178,6 +178,15 @@ def test_a_group_gets_a_dead_letter_topic(sharebroker: Command, group: str) -> N
     assert values["errors.deadletterqueue.copy.record.enable"] == "false"
     configs = sharebroker("topics", "describe", f"dlq.{group}", "--json").data["configs"]
     assert configs["errors.deadletterqueue.group.enable"] == "true"
+
+
+def test_a_worker_sets_up_dead_letters(sharebroker: Command, topic: str, group: str) -> None:
+    name = f"dlq.{group}"
+    assert sharebroker("produce", topic, stdin=b"wrong\n").code == 0
+    options = ("--dead-letters", name, "--from-beginning", "--timeout", "1")
+    assert sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", "exit 65").code == 3
+    letters = taken(sharebroker, name, f"{group}-letters", 1)
+    assert letters[0]["value"] == "wrong"
 
 
 @pytest.mark.parametrize(
