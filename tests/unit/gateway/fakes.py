@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -167,13 +167,18 @@ class Stream:
 
 
 class Coordinator:
-    """A group coordinator that assigns every partition to every member."""
+    """A group coordinator that assigns every partition to every member.
+
+    `ids` are the ids of topics besides TOPIC whose partition 0 subscribers are assigned, by name.
+    """
 
     def __init__(self) -> None:
         self.heartbeats: list[group.ShareGroupHeartbeatRequest] = []
         self.refusals: list[KafkaError] = []
         self.answers: list[ErrorCode] = []
         self.partitions = list(range(TOPIC.partitions))
+        self.ids: dict[str, str] = {}
+        self.subscriptions: dict[str, Sequence[str]] = {}
         self.changes: list[int] = []
         """The group epoch of each requested change; each change increases it."""
 
@@ -213,12 +218,17 @@ class Coordinator:
             raise self.refusals.pop(0)
         if self.answers:
             return group.ShareGroupHeartbeatResponse(error_code=wire(self.answers.pop(0)))
-        assigned = group.TopicPartitions(topic_id=TOPIC.topic_id, partitions=self.partitions)
+        assigned = [group.TopicPartitions(topic_id=TOPIC.topic_id, partitions=self.partitions)]
+        if request.HasField("subscribed_topic_names"):
+            self.subscriptions[request.member_id] = request.subscribed_topic_names.names
+        names = self.subscriptions.get(request.member_id, ())
+        others = (self.ids[name] for name in names if name in self.ids)
+        more = [group.TopicPartitions(topic_id=topic_id, partitions=[0]) for topic_id in others]
         return group.ShareGroupHeartbeatResponse(
             member_id=request.member_id,
             member_epoch=1 if request.member_epoch >= 0 else -1,
             heartbeat_interval_ms=5000,
-            assignment=group.Assignment(topic_partitions=[assigned] if self.partitions else []),
+            assignment=group.Assignment(topic_partitions=more + (assigned if self.partitions else [])),
         )
 
     def epochs(self) -> list[int]:

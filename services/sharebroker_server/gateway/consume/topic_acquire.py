@@ -1,14 +1,14 @@
 """Acquires from topics for members without a membership, from any partition that has records.
 
-`StateInitializer` initialises the share state of a topic for a group whose members send no heartbeats: a
-temporary member joins the group, which makes the coordinator initialise the state. It leaves as soon as it is
-assigned a partition, which happens once the state exists. See services/decisions/0017.
+`StateInitializer` initialises the share state of topics for a group whose members send no heartbeats: a
+temporary member joins the group, which makes the coordinator initialise the state. It leaves as soon as it
+was assigned a partition of each topic, which happens once the state exists. See services/decisions/0017.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline
@@ -47,10 +47,6 @@ class AcquireLimits(NamedTuple):
     max_wait: float
     without_records: bool = False
     lock: float = 0.0
-
-
-_INITIALISED_AT_ONCE: Final = 10
-"""Topics of a call that are initialised at the same time. Each needs a member; a group may have 200."""
 
 
 class TopicAcquire:
@@ -97,9 +93,7 @@ class TopicAcquire:
 
     async def ensure(self, group_id: str, topics: TopicFilter, deadline: Deadline) -> None:
         """Has the group's state of the topics initialised. Raises KafkaError."""
-        await self._gateway.turns.gather(
-            lambda topic: self._initializer.ensure(group_id, topic[0], deadline), topics, _INITIALISED_AT_ONCE
-        )
+        await self._initializer.ensure(group_id, [topic for topic, _ in topics], deadline)
 
     async def prepare_retry(self, errors: Sequence[KafkaError], group_id: str, backoff: Backoff) -> None:
         """Waits before a retry. Raises the first error if a retry cannot help, or at the deadline."""
@@ -126,7 +120,14 @@ def parts_of(topics: TopicFilter) -> list[TopicIdPartition]:
     ]
 
 
-_CACHED_TOPICS = 10_000
+TOPICS_OF_A_MEMBER: Final = 100
+"""Topics that one temporary member initialises.
+
+A heartbeat per topic would cost the coordinator an assignment of the whole group for each. A call with 1,000
+topics adds 10 members to the group, which may have 200.
+"""
+
+_CACHED_TOPICS: Final = 10_000
 
 
 class StateInitializer:
@@ -135,24 +136,41 @@ class StateInitializer:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._done: dict[tuple[str, str], int] = {}
-        self._running: dict[tuple[str, str], asyncio.Task[bool]] = {}
+        self._running: dict[tuple[str, str], asyncio.Future[bool]] = {}
 
-    async def ensure(self, group_id: str, topic: Topic, deadline: Deadline) -> None:
-        """Returns when the state exists, or at the deadline. Raises KafkaError."""
+    async def ensure(self, group_id: str, topics: Sequence[Topic], deadline: Deadline) -> None:
+        """Returns when the state of all topics exists, or at the deadline. Raises KafkaError."""
+        missing = {
+            (group_id, topic.topic_id): topic
+            for topic in topics
+            if self._done.get((group_id, topic.topic_id)) != topic.partitions
+        }
+        new = [topic for key, topic in missing.items() if key not in self._running]
+        for start in range(0, len(new), TOPICS_OF_A_MEMBER):
+            self._begin(group_id, new[start : start + TOPICS_OF_A_MEMBER])
+        running = [self._running[key] for key in missing]
+        if running:
+            await asyncio.wait(running, timeout=deadline.remaining(), return_when=asyncio.FIRST_EXCEPTION)
+        for one in running:
+            if one.done():
+                one.result()
+
+    def _begin(self, group_id: str, topics: Sequence[Topic]) -> None:
+        """Starts the initialisation of topics, each of which has its own result."""
+        ready = {topic.topic_id: self._add(group_id, topic) for topic in topics}
+        # The task has its own deadline: callers with a later one may wait for it too.
+        work = self._initialise(group_id, topics, ready, Deadline(REQUEST_TIMEOUT))
+        self._gateway.begin(work).add_done_callback(lambda task: _end(ready.values(), task))
+
+    def _add(self, group_id: str, topic: Topic) -> asyncio.Future[bool]:
+        """Adds a topic to those that are being initialised; returns its result."""
         key = (group_id, topic.topic_id)
-        if self._done.get(key) == topic.partitions:
-            return
-        if key not in self._running:
-            # The task has its own deadline: callers with a later one may wait for it too.
-            task = self._gateway.begin(self._initialise(group_id, topic, Deadline(REQUEST_TIMEOUT)))
-            self._running[key] = task
-            task.add_done_callback(lambda done: self._ended(key, topic.partitions, done))
-        running = self._running[key]
-        await asyncio.wait([running], timeout=deadline.remaining())
-        if running.done():
-            running.result()
+        ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        ready.add_done_callback(lambda done: self._ended(key, topic.partitions, done))
+        self._running[key] = ready
+        return ready
 
-    def _ended(self, key: tuple[str, str], partitions: int, done: asyncio.Task[bool]) -> None:
+    def _ended(self, key: tuple[str, str], partitions: int, done: asyncio.Future[bool]) -> None:
         # Both entries change in one step: a caller that arrives now must not start another task.
         del self._running[key]
         if done.cancelled() or done.exception() is not None or not done.result():
@@ -165,20 +183,54 @@ class StateInitializer:
         """Drops the cached entry: the state may have been deleted since."""
         self._done.pop((group_id, topic_id), None)
 
-    async def _initialise(self, group_id: str, topic: Topic, deadline: Deadline) -> bool:
+    async def _initialise(
+        self,
+        group_id: str,
+        topics: Sequence[Topic],
+        ready: Mapping[str, asyncio.Future[bool]],
+        deadline: Deadline,
+    ) -> None:
+        """Sends heartbeats of a temporary member until each topic is `ready`, or until the deadline.
+
+        The coordinator divides the partitions of equal subscriptions among the members. The member therefore
+        unsubscribes from the topics that are ready: of those that remain it is then assigned others, and of
+        the last one at least one partition.
+        """
         identity = temporary_member(group_id)
+        remaining = {topic.topic_id: topic.name for topic in topics}
         coordinators, backoff = self._gateway.coordinators, Backoff(deadline)
-        request = HeartbeatRequest(JOIN_EPOCH, topics=frozenset({topic.name}))
+        request = HeartbeatRequest(JOIN_EPOCH, topics=frozenset(remaining.values()))
         try:
             while True:
                 response = await heartbeat(coordinators, identity, request, max(deadline.remaining(), 0.1))
-                if any(part.topic_id == topic.topic_id for part in response.assignment or ()):
-                    return True
+                found = remaining.keys() & {part.topic_id for part in response.assignment or ()}
+                for topic_id in found:
+                    del remaining[topic_id]
+                    ready[topic_id].set_result(True)
+                if not remaining:
+                    return
+                if found:
+                    backoff = Backoff(deadline)
                 if not await backoff.pause():
-                    return False
-                request = HeartbeatRequest(response.member_epoch)
+                    return
+                subscription = frozenset(remaining.values()) if found else None
+                request = HeartbeatRequest(response.member_epoch, topics=subscription)
         finally:
             self._gateway.background(self._leave(identity), "state initializer leave failed")
 
     async def _leave(self, identity: ShareMemberIdentity) -> None:
         await heartbeat(self._gateway.coordinators, identity, HeartbeatRequest(LEAVE_EPOCH), 5.0)
+
+
+def _end(waiting: Iterable[asyncio.Future[bool]], task: asyncio.Task[None]) -> None:
+    """Gives the topics that are not ready the error of their task, or False after its deadline."""
+    error = None if task.cancelled() else task.exception()
+    for one in waiting:
+        if one.done():
+            continue
+        if task.cancelled():
+            one.cancel()
+        elif error is not None:
+            one.set_exception(error)
+        else:
+            one.set_result(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Final
 
 import grpc
 import pytest
@@ -12,11 +13,12 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.consume.topic_acquire import TopicAcquire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.unary_requests import one_record, request
-from tests.unit.gateway.fakes import TOPIC, refusing
+from tests.unit.gateway.fakes import refusing
 
 
 async def test_calls_rotate_their_first_partition(harness: Harness) -> None:
@@ -122,21 +124,43 @@ async def test_full_group_is_an_error_of_the_call(harness: Harness) -> None:
     assert (await harness.share.Acquire(request())).member_id  # the next call retries
 
 
-async def test_few_topics_are_initialised_at_the_same_time(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each has a member, and the size of a group is limited."""
+OTHERS: Final = [Topic(f"id-{number}", f"topic-{number:03}", 1) for number in range(250)]
+
+
+async def test_one_member_initialises_many_topics(harness: Harness) -> None:
+    """A member for each topic would make the coordinator assign the whole group as often."""
+    coordinator = harness.coordinator
+    coordinator.ids = {topic.name: topic.topic_id for topic in OTHERS}
     acquire = TopicAcquire(harness.gateway)
-    running, most, done = 0, 0, 0
+    await acquire.ensure("group", [(topic, ()) for topic in OTHERS], Deadline(10))
+    joins = [list(one.subscribed_topic_names.names) for one in coordinator.heartbeats if not one.member_epoch]
+    assert sorted(map(len, joins)) == [50, 100, 100]
+    assert sorted(name for names in joins for name in names) == [topic.name for topic in OTHERS]
+    await acquire.ensure("group", [(OTHERS[0], ())], Deadline(10))
+    assert coordinator.epochs().count(0) == 3, "the results are cached"
 
-    async def ensure(*_: object) -> None:
-        nonlocal running, most, done
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0)
-        running -= 1
-        done += 1
 
-    monkeypatch.setattr(acquire._initializer, "ensure", ensure)
-    await acquire.ensure("group", [(TOPIC, ())] * 25, Deadline(10))
-    assert (most, done) == (10, 25)
+async def test_ready_topic_does_not_wait_for_others_of_its_member(harness: Harness) -> None:
+    coordinator, (ready, late, *_) = harness.coordinator, OTHERS
+    coordinator.ids = {ready.name: ready.topic_id}
+    acquire = TopicAcquire(harness.gateway)
+    both = asyncio.ensure_future(acquire.ensure("group", [(ready, ()), (late, ())], Deadline(10)))
+    await eventually(lambda: coordinator.heartbeats)
+    await acquire.ensure("group", [(ready, ())], Deadline(10))
+    assert not both.done()
+    await eventually(lambda: len(coordinator.heartbeats) > 1)
+    assert list(coordinator.heartbeats[1].subscribed_topic_names.names) == [late.name]
+    coordinator.ids[late.name] = late.topic_id
+    await both
+    assert len(acquire._initializer._done) == 2
+    assert coordinator.epochs().count(0) == 1
+
+
+async def test_failure_of_a_member_is_the_error_of_all_its_topics(harness: Harness) -> None:
+    harness.coordinator.refusals = [KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)]
+    acquire, (first, second, *_) = TopicAcquire(harness.gateway), OTHERS
+    calls = [acquire.ensure("group", [(first, ()), (second, ())], Deadline(10)) for _ in range(2)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(one, KafkaError) and one.code for one in results] == [
+        ErrorCode.GROUP_MAX_SIZE_REACHED
+    ] * 2
