@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
+from typing import Final
+
 from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester, Resource
+
+_versions: Final = count()
+"""Versions of all tables: a gateway whose table is replaced does not keep the permissions of the first."""
 
 Checked = tuple[AclOperation, AclResourceType, str]
 
@@ -16,11 +22,13 @@ class TableAuthorizer:
     def __init__(self) -> None:
         self.requesters: list[Requester] = []
         self.checked: list[Checked] = []
+        self.version = next(_versions)
         self._denied: set[Checked] = set()
 
     def deny(self, operation: AclOperation, kind: AclResourceType, *names: str) -> None:
         """Denies the operation on the named resources; without names on all of the type."""
         self._denied |= {(operation, kind, name) for name in names or ("*",)}
+        self.version = next(_versions)
 
     def deny_all(self, *, except_for: tuple[AclOperation, AclResourceType] | None = None) -> None:
         """Denies every operation on every resource, except for one operation on one type."""
@@ -32,6 +40,7 @@ class TableAuthorizer:
     def allow_all(self) -> None:
         """Empties the table."""
         self._denied.clear()
+        self.version = next(_versions)
 
     def allows(self, requester: Requester, operation: AclOperation, resource: Resource) -> bool:
         """Returns whether the table does not deny the operation on the resource."""

@@ -59,10 +59,16 @@ class AclAuthorizer:
         self._default = default
         self._decisions: list[list[dict[_Key, bool]]] = []
         self._count = 0
-        self.invalidate()
+        self.version = 0
+        """The number of changes of ACLs or users so far."""
+        self._drop_decisions()
 
     def invalidate(self) -> None:
-        """Drops the cached decisions: ACLs or users have changed."""
+        """Drops the cached decisions, also those of callers: ACLs or users have changed."""
+        self.version += 1
+        self._drop_decisions()
+
+    def _drop_decisions(self) -> None:
         # Lists by number, because an enum as a key of a dict costs a call of its __hash__.
         rows = _ANY_OF_TYPE + max(AclOperation) + 1
         self._decisions = [[{} for _ in range(max(AclResourceType) + 1)] for _ in range(rows)]
@@ -94,7 +100,7 @@ class AclAuthorizer:
         if max(map(len, key)) > LONGEST_NAME:
             return
         if self._count >= MAX_DECISIONS:
-            self.invalidate()
+            self._drop_decisions()
         self._decisions[row][kind][key] = decision
         self._count += 1
 

@@ -22,7 +22,14 @@ Check = Callable[[], None]
 
 
 class Authorizer(Protocol):
-    """Decides what callers may do (Kafka: `Authorizer`)."""
+    """Decides what callers may do (Kafka: `Authorizer`).
+
+    A decision holds while `version` is the same: callers may cache it.
+    """
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a decision may change."""
 
     def allows(self, requester: Requester, operation: AclOperation, resource: Resource) -> bool:
         """Returns whether the requester may do `operation` to `resource`."""
@@ -36,6 +43,8 @@ class Authorizer(Protocol):
 
 class AllowAll:
     """The authorizer of a cluster without access control: every caller may do everything."""
+
+    version: Final = 0
 
     def allows(self, requester: Requester, operation: AclOperation, resource: Resource) -> bool:
         """Returns True."""
@@ -63,15 +72,11 @@ def denied(kind: AclResourceType, metadata: Mapping[str, str] | None = None) -> 
     return KafkaError(_CODES[kind], metadata=metadata)
 
 
-def denial(
-    authorizer: Authorizer, requester: Requester, operation: AclOperation, resource: Resource
-) -> KafkaError | None:
-    """Returns the resource type's AUTHORIZATION_FAILED error; None if the operation is allowed.
+def denial(requester: Requester, operation: AclOperation, resource: Resource) -> KafkaError:
+    """Returns the resource type's AUTHORIZATION_FAILED error of an operation that is not allowed.
 
-    The audit log records the denial. A filter that leaves items out calls `allows` instead.
+    The audit log records the denial. A filter that leaves items out needs no error.
     """
-    if authorizer.allows(requester, operation, resource):
-        return None
     audit.denied(requester, operation, resource)
     return denied(resource.type, {"resource_type": resource.type.name, "resource": resource.name})
 
@@ -80,48 +85,53 @@ class Rechecks:
     """The checks of open streams and waiting calls; `repeat` them when permissions may have changed."""
 
     def __init__(self) -> None:
-        self._open: dict[object, tuple[Check, Callable[[BaseException], None]]] = {}
+        self._open: dict[object, tuple[Check, Callable[[KafkaError], None]]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
     @contextmanager
-    def during(self, check: Check, fail: Callable[[BaseException], None]) -> Iterator[None]:
+    def during(self, check: Check, fail: Callable[[KafkaError], None]) -> Iterator[None]:
         """Registers a stream: `repeat` calls `fail` with the error that `check` raises."""
-        key = self._add(check, fail)
+        key = object()
+        self._open[key] = check, fail
         try:
             yield
         finally:
             del self._open[key]
 
-    async def run(self, check: Check, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result of `work`, or cancels it and raises the error of `check` if that fails first.
+    async def run(
+        self,
+        check: Check,
+        work: Coroutine[Any, Any, T],
+        denied: Callable[[KafkaError], T] | None = None,
+    ) -> T:
+        """Returns the result of `work`, or cancels it if `check` fails first.
 
-        The work runs in the present task, as within `asyncio.timeout`: a task for each fetch is expensive.
+        The error of the check is then raised, or `denied` returns the result. The work runs in the present
+        task, as within `asyncio.timeout`: a task for each fetch is expensive.
         """
         task = asyncio.current_task()
         assert task is not None
-        cancelling, errors = task.cancelling(), list[BaseException]()
+        cancelling, errors = task.cancelling(), list[KafkaError]()
 
-        def fail(error: BaseException) -> None:
+        def fail(error: KafkaError) -> None:
             if not errors:
                 task.cancel()
             errors.append(error)
 
-        key = self._add(check, fail)
+        key = object()
+        self._open[key] = check, fail
         try:
             return await work
         except asyncio.CancelledError:
-            if errors and task.uncancel() <= cancelling:
+            if not errors or task.uncancel() > cancelling:
+                raise
+            if denied is None:
                 raise errors[0] from None
-            raise
+            return denied(errors[0])
         finally:
             del self._open[key]
-
-    def _add(self, check: Check, fail: Callable[[BaseException], None]) -> object:
-        key = object()
-        self._open[key] = check, fail
-        return key
 
     def repeat(self) -> None:
         """Repeats every check and ends what is no longer permitted."""

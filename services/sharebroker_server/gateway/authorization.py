@@ -29,6 +29,10 @@ _CLIENT_ID: Final = "client-id"
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 
+MAX_CACHED_RIGHTS: Final = 200
+"""Permissions that one connection, stream or call caches; the authorizer caches the decisions about more."""
+
+_KIND_BITS: Final = 4
 
 _OPERATIONS: Final[Mapping[AclResourceType, tuple[AclOperation, ...]]] = MappingProxyType(
     {
@@ -73,9 +77,12 @@ class Rights:
 
     Without access control `requester` is None, and everything is permitted. With it, every caller has a
     requester. Two objects are equal if they are the rights of the same requester.
+
+    An object lives as long as its connection, stream or call. It caches what the authorizer allowed until the
+    authorizer's version changes. A denial is not cached, so that the audit log counts each.
     """
 
-    __slots__ = ("gateway", "requester")
+    __slots__ = ("_allowed", "_version", "gateway", "requester")
 
     def __init__(self, gateway: Gateway, requester: Requester | None) -> None:
         unrestricted = gateway.unrestricted
@@ -83,6 +90,8 @@ class Rights:
             raise ValueError("access control requires a requester")
         self.gateway = gateway
         self.requester = None if unrestricted else requester
+        self._allowed: set[tuple[int, str]] = set()
+        self._version = gateway.authorizer.version
 
     @property
     def unrestricted(self) -> bool:
@@ -100,15 +109,29 @@ class Rights:
 
     def denial(self, operation: AclOperation, kind: AclResourceType, name: str) -> KafkaError | None:
         """Returns why the caller may not do the operation; None if it may."""
-        if self.requester is None:
+        if self.requester is None or self.allows(operation, kind, name):
             return None
-        return denial(self.gateway.authorizer, self.requester, operation, Resource(kind, name))
+        return denial(self.requester, operation, Resource(kind, name))
 
     def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         """Returns whether the caller may do the operation. The audit log does not record a denial."""
         if self.requester is None:
             return True
-        return self.gateway.authorizer.allows(self.requester, operation, Resource(kind, name))
+        authorizer, allowed = self.gateway.authorizer, self._allowed
+        if self._version != authorizer.version:
+            allowed.clear()
+            self._version = authorizer.version
+        permission = (
+            operation << _KIND_BITS | kind,
+            name,
+        )  # an enum in the key would cost a call of its hash
+        if permission in allowed:
+            return True
+        if not authorizer.allows(self.requester, operation, Resource(kind, name)):
+            return False
+        if len(allowed) < MAX_CACHED_RIGHTS:
+            allowed.add(permission)
+        return True
 
     def operations(self, resource: Resource) -> int:
         """Returns the operations that the caller may do to a resource, as bits by their number."""
@@ -132,10 +155,11 @@ class Rights:
 
     def require(self, operation: AclOperation, kind: AclResourceType, *names: str) -> None:
         """Raises the resource type's AUTHORIZATION_FAILED error for the first resource that is denied."""
-        for name in () if self.requester is None else names:
-            error = self.denial(operation, kind, name)
-            if error is not None:
-                raise error
+        if self.requester is None:
+            return
+        for name in names:
+            if not self.allows(operation, kind, name):
+                raise denial(self.requester, operation, Resource(kind, name))
 
     def require_on_cluster(self, operation: AclOperation) -> None:
         """Raises CLUSTER_AUTHORIZATION_FAILED unless the caller may do the operation to the cluster."""
@@ -254,7 +278,8 @@ class Access(Rights):
     @property
     def principal(self) -> str:
         """The principal that owns the caller's locks and sessions; "" for ANONYMOUS."""
-        return caller(self._context).owner
+        known = caller(self._context) if self.requester is None else self.requester.principal
+        return known.owner
 
     @property
     def client(self) -> QuotaClient:

@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.authorization import GROUP, TOPIC, Access, Caller, Rights
+from sharebroker_server.gateway.authorization import GROUP, MAX_CACHED_RIGHTS, TOPIC, Access, Caller, Rights
 from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester
 from sharebroker_server.security.principal import Principal
 from tests.testkit.authorizer import TableAuthorizer
@@ -125,6 +125,56 @@ async def test_a_denied_operation_has_the_error_of_its_resource(
         rights.require(AclOperation.READ, kind, "a")
     assert error.value.code is code
     assert rights.permitted(AclOperation.READ, kind, ["a", "b"]) == {"b"}
+
+
+async def test_permission_is_cached_until_the_authorizer_changes(
+    harness: Harness, table: TableAuthorizer
+) -> None:
+    rights = access_to(harness)
+    for _ in range(3):
+        rights.require_read("g", ["a"])
+        assert rights.denial(AclOperation.READ, TOPIC, "a") is None
+    assert table.checked == [(AclOperation.READ, GROUP, "g"), (AclOperation.READ, TOPIC, "a")]
+    table.deny(AclOperation.READ, TOPIC, "a")
+    assert not rights.allows_read("a")
+    assert rights.allows_read("b")
+    table.allow_all()
+    assert rights.allows_read("a")
+
+
+@pytest.mark.parametrize("operation", AclOperation)
+@pytest.mark.parametrize("kind", AclResourceType)
+async def test_cached_permission_is_of_one_operation_and_resource(
+    harness: Harness, table: TableAuthorizer, operation: AclOperation, kind: AclResourceType
+) -> None:
+    table.deny_all(except_for=(operation, kind))
+    rights = access_to(harness)
+    assert rights.allows(operation, kind, "a")
+    allowed = [
+        (other, resource)
+        for other in AclOperation
+        for resource in AclResourceType
+        if rights.allows(other, resource, "a")
+    ]
+    assert allowed == [(operation, kind)]
+
+
+async def test_denial_is_decided_and_logged_each_time(harness: Harness, table: TableAuthorizer) -> None:
+    table.deny(AclOperation.READ, TOPIC, "a")
+    rights = access_to(harness)
+    for _ in range(3):
+        assert rights.denial(AclOperation.READ, TOPIC, "a") is not None
+    assert table.checked == [(AclOperation.READ, TOPIC, "a")] * 3
+
+
+async def test_few_permissions_are_cached(harness: Harness, table: TableAuthorizer) -> None:
+    rights = access_to(harness)
+    for _ in range(2):
+        for number in range(MAX_CACHED_RIGHTS + 1):
+            rights.require(AclOperation.READ, TOPIC, f"topic-{number}")
+    last = (AclOperation.READ, TOPIC, f"topic-{MAX_CACHED_RIGHTS}")
+    assert table.checked.count(last) == 2
+    assert len(table.checked) == MAX_CACHED_RIGHTS + 2
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,9 @@ def test_decisions_are_cached_until_a_change() -> None:
     source.rules.remove(READ_ORDERS)
     assert authorizer.allows(ALICE, READ, ORDERS)
     assert source.uses == uses
+    version = authorizer.version
     authorizer.invalidate()
+    assert authorizer.version != version, "callers cache decisions, too"
     assert not authorizer.allows(ALICE, READ, ORDERS)
     assert not authorizer.allows_any(ALICE, READ, TOPIC)
 

@@ -14,17 +14,9 @@ from sharebroker_server.security.principal import ANONYMOUS
 REQUESTER = Requester(ANONYMOUS, "127.0.0.1")
 
 
-class _DenyAll:
-    def allows(self, requester: Requester, operation: AclOperation, resource: Resource) -> bool:
-        return False
-
-    def allows_any(self, requester: Requester, operation: AclOperation, kind: AclResourceType) -> bool:
-        return False
-
-
 def test_without_access_control_everything_is_allowed() -> None:
     authorizer: Authorizer = ALLOW_ALL
-    assert denial(authorizer, REQUESTER, AclOperation.ALTER, CLUSTER) is None
+    assert authorizer.allows(REQUESTER, AclOperation.ALTER, CLUSTER)
     assert authorizer.allows_any(REQUESTER, AclOperation.WRITE, AclResourceType.TOPIC)
 
 
@@ -38,8 +30,7 @@ def test_without_access_control_everything_is_allowed() -> None:
     ],
 )
 def test_a_denied_request_gets_the_error_of_its_resource_type(kind: AclResourceType, code: ErrorCode) -> None:
-    error = denial(_DenyAll(), REQUESTER, AclOperation.READ, Resource(kind, "x"))
-    assert error is not None
+    error = denial(REQUESTER, AclOperation.READ, Resource(kind, "x"))
     assert error.code is code
     assert error.metadata == {"resource_type": kind.name, "resource": "x"}
 
@@ -98,6 +89,20 @@ async def test_denied_work_is_cancelled() -> None:
     with pytest.raises(KafkaError) as denied:
         await waiting
     assert denied.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_denied_work_may_have_a_result() -> None:
+    rechecks, started = Rechecks(), asyncio.Event()
+
+    async def work() -> ErrorCode:
+        started.set()
+        await asyncio.Event().wait()
+        return ErrorCode.NONE
+
+    waiting = asyncio.create_task(rechecks.run(_refuse, work(), lambda error: error.code))
+    await started.wait()
+    rechecks.repeat()
+    assert await waiting is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_denied_work_that_is_cancelled_too_is_cancelled() -> None:

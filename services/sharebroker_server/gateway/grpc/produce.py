@@ -40,7 +40,9 @@ def _denial(access: Access, data: pb.ProduceRequest.TopicData) -> KafkaError | N
 def _denial_of(access: Access, name: str) -> KafkaError | None:
     if not name:
         return None
-    return access.denial(AclOperation.WRITE, TOPIC, name) or access.creation_denial(name)
+    if not access.allows(AclOperation.WRITE, TOPIC, name):
+        return access.denial(AclOperation.WRITE, TOPIC, name)
+    return access.creation_denial(name)
 
 
 def _refused(data: pb.ProduceRequest.TopicData, error: KafkaError) -> pb.ProduceResponse.TopicResponse:
@@ -100,15 +102,11 @@ class _StreamRights:
         """Returns why a topic is denied; remembers one that is not."""
         name = _topic_name(access, data)
         error = _denial_of(access, name)
-        if error is None:
-            self._remember(name)
-        return error
-
-    def _remember(self, name: str) -> None:
-        if name and name not in self._written:
+        if error is None and name and name not in self._written:
             self._written[name] = None
             if len(self._written) > MAX_REMEMBERED_TOPICS:
                 del self._written[next(iter(self._written))]
+        return error
 
 
 class ProduceServicer(Servicer, ProduceServiceServicer):

@@ -153,7 +153,10 @@ class Items:
             self.check(access, request)
         items = getattr(request, self.requested)
         turns = access.gateway.turns
-        denials = await turns.collect((self.denial(access, item) for item in items), PORTION)
+        if len(items) <= PORTION:
+            denials = [self.denial(access, item) for item in items]
+        else:
+            denials = await turns.collect((self.denial(access, item) for item in items), PORTION)
         if not any(denials):
             return await function(access.gateway, request, deadline)
         allowed = [item for item, error in zip(items, denials, strict=True) if error is None]

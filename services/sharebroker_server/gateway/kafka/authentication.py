@@ -130,7 +130,11 @@ class SaslSession:
         if self._exchange is not None:
             self.closes = api_key != SASL_AUTHENTICATE
             return not self.closes
-        if self._must_authenticate and api_key not in (API_VERSIONS, SASL_HANDSHAKE):
+        if (
+            self.principal is None
+            and self._must_authenticate
+            and api_key not in (API_VERSIONS, SASL_HANDSHAKE)
+        ):
             raise BadMessage("A request before authentication.")
         ended = self._ends_at is not None and self._now() - queued_for > self._ends_at
         if ended and api_key != SASL_HANDSHAKE:

@@ -183,32 +183,26 @@ async def _acknowledge(
 def _acquire(
     gateway: Gateway, context: FetchContext, request: ShareFetch
 ) -> Coroutine[Any, Any, Mapping[TopicIdPartition, AcquireResult]]:
-    """Acquires records; a permission that is revoked meanwhile ends the wait."""
+    """Acquires records; a permission that is revoked meanwhile ends the wait.
+
+    Without the permission for a topic the results are the errors of its partitions. Raises
+    GROUP_AUTHORIZATION_FAILED.
+    """
     call, errors, known_errors = _acquire_call(gateway, context, request)
     work = MultiLeaderFetch(gateway.leaders, call, known_errors, context.session.routes, errors).run()
-    if request.caller.rights.unrestricted:
+    caller = request.caller
+    if caller.rights.unrestricted:
         return work
-    return _while_permitted(gateway, context, request, {part.topic_id for part in call.partitions}, work)
 
+    def check() -> None:
+        caller.require_read(request.key.group_id, {part.topic_id for part in call.partitions})
 
-async def _while_permitted(
-    gateway: Gateway,
-    context: FetchContext,
-    request: ShareFetch,
-    topic_ids: Set[str],
-    work: Coroutine[Any, Any, Mapping[TopicIdPartition, AcquireResult]],
-) -> Mapping[TopicIdPartition, AcquireResult]:
-    """Returns the results of a fetch, or the errors of its partitions if a topic may no longer be read.
-
-    `topic_ids` are the topics from which it acquires. Raises GROUP_AUTHORIZATION_FAILED.
-    """
-    caller, group_id = request.caller, request.key.group_id
-    try:
-        return await caller.rights.run(lambda: caller.require_read(group_id, topic_ids), work)
-    except KafkaError as error:
+    def denied(error: KafkaError) -> Mapping[TopicIdPartition, AcquireResult]:
         if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise
+            raise error
         return _acquire_call(gateway, context, request)[1]
+
+    return gateway.rechecks.run(check, work, denied)
 
 
 def _acquire_call(

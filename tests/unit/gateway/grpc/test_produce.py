@@ -44,15 +44,23 @@ async def test_invalid_topic_is_rejected(harness: Harness) -> None:
     assert (await refused(harness.produce.Publish(request))).code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_a_stream_checks_the_permission_on_a_topic_once_per_request(harness: Harness) -> None:
+async def test_a_stream_checks_the_permission_on_a_topic_after_each_change(harness: Harness) -> None:
     harness.leader.answer = appending
     table = harness.gateway.authorizer = TableAuthorizer()
     call = harness.produce.ProduceStream(timeout=30.0)
-    for number in range(2):
-        await call.write(produce_pb2.ProduceStreamRequest(id=number, produce=produced(0, name="flights")))
-        await call.read()
+
+    async def produce() -> int:
+        await call.write(produce_pb2.ProduceStreamRequest(produce=produced(0, name="flights")))
+        ((part,),) = (topic.partition_responses for topic in (await call.read()).produce.responses)
+        return int(part.error_code)
+
     written = (AclOperation.WRITE, AclResourceType.TOPIC, "flights")
-    assert table.checked == [written, written]
+    assert [await produce() for _ in range(2)] == [0, 0]
+    assert table.checked == [written]
+    table.deny(*written)
+    assert [await produce() for _ in range(2)] == [int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)] * 2
+    table.allow_all()
+    assert await produce() == 0
     call.cancel()
 
 
@@ -63,6 +71,7 @@ async def test_a_stream_remembers_a_limited_number_of_topics(harness: Harness) -
     for number in range(MAX_REMEMBERED_TOPICS + 10):
         await call.write(produce_pb2.ProduceStreamRequest(id=number, produce=produced(0, name=f"t{number}")))
         assert (await call.read()).id == number
+    table.allow_all()
     table.checked.clear()
     harness.gateway.rechecks.repeat()
     last = range(10, MAX_REMEMBERED_TOPICS + 10)

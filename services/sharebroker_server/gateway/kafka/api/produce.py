@@ -116,15 +116,20 @@ def _transaction_error(
     As in Kafka, a request without such records requires no permission on its transactional id, and such
     records require an id.
     """
-    rights = call.rights
-    if rights.unrestricted:
+    if call.gateway.unrestricted:
         return None
-    if not any(header is not None and header.transactional for of_topic in headers for header in of_topic):
-        return None
+    for of_topic in headers:
+        for header in of_topic:
+            if header is not None and header.transactional:
+                return _transactional_denial(call)
+    return None
+
+
+def _transactional_denial(call: Call[ProduceRequest]) -> KafkaError | None:
     transactional_id = call.request.transactional_id
     if transactional_id is None:
         return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+    return call.rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 def _topic_parts(
