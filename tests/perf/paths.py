@@ -1,12 +1,13 @@
 """Traces one warm request through one live server, and prints how many files and calls it takes.
 
-Four requests are traced: ShareFetch, ShareAcknowledge and Produce on the Kafka listener, and an
-acknowledgement on a Consume stream. Each is sent several times, alone. The recording with the most frequent
-number of calls counts, which leaves background work of the server out (lease renewals, followers of a log).
-Only the server's own files count: neither libraries nor generated code.
+Five requests are traced: ShareFetch, ShareAcknowledge and Produce on the Kafka listener, an acknowledgement
+on a Consume stream, and a record on a ProduceStream. Each is sent several times, alone. The recording with
+the most frequent number of calls counts, which leaves background work of the server out (lease renewals,
+followers of a log). Only the server's own files count: neither libraries nor generated code.
 
-`python -m tests.perf.paths [--checkout DIR] [--calls ShareFetch]`. The exit code is 1 if a request exceeds
-its budget of files or frames.
+`python -m tests.perf.paths [--checkout DIR] [--calls ShareFetch] [--rights]`. With `--rights` the server has
+users and ACLs, and the client is a user without special rights. The exit code is 1 if a request exceeds its
+budget of files or frames.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import ssl
 import struct
 import sys
 import tempfile
@@ -29,12 +31,16 @@ import crc32c
 import grpc
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import produce_pb2
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from tests.perf.checkout import HERE, Checkout
 from tests.perf.servers import Serving, serving
+from tests.perf.users import MECHANISM, USER, add_users, options, password
 from tests.support.client import ACCEPT, Client, connected
 from tests.support.kafka_client import KafkaClient, answered, part, runs
 from tests.support.kafka_client import connected as kafka_connected
+from tests.testkit.certificates import Authority
+from tests.testkit.sasl import ScramClient
 
 RECORDER: Final = Path(__file__).with_name("recorder.py")
 WARM_UP: Final = 30
@@ -46,6 +52,9 @@ QUIET_SECONDS: Final = 0.01
 
 PATIENCE: Final = 10.0
 
+ACLS: Final = 100
+"""ACLs of other users, with `--rights`."""
+
 FRAMES: Final = 15
 """The deepest stack that a request may have."""
 
@@ -53,6 +62,7 @@ FILES: Final[Mapping[str, int]] = {"ShareFetch": 35, "ShareAcknowledge": 40, "Pr
 """The most files that a request may touch."""
 
 PRODUCE, PRODUCE_VERSION = 0, 12
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 
 class Called(NamedTuple):
@@ -202,6 +212,17 @@ class Tracing:
             await self._take("stream acknowledgement", turn, lambda: _accept(call, record, turn + 1))  # noqa: B023
         call.cancel()
 
+    async def produced_records(self) -> None:
+        """Sends a record on a ProduceStream and receives its result, again and again."""
+        topic, _ = await self._client.create()
+        call = self._client.produce.ProduceStream()
+        request = produce_pb2.ProduceStreamRequest()
+        data = request.produce.topic_data.add(name=topic)
+        data.partition_data.add(index=0, records=record_batch(b"x" * 100))
+        for turn in range(WARM_UP + RECORDED):
+            await self._take("ProduceStream", turn, lambda: _produced(call, request))
+        call.cancel()
+
     async def _take(self, name: str, turn: int, request: Callable[[], Awaitable[Any]]) -> Any:
         """Sends a request; records it once all is warm."""
         reply: Any = None
@@ -226,6 +247,7 @@ class Tracing:
 
 
 Stream = grpc.aio.StreamStreamCall[share.ConsumeRequest, share.ConsumeResponse]
+Produced = grpc.aio.StreamStreamCall[produce_pb2.ProduceStreamRequest, produce_pb2.ProduceStreamResponse]
 
 
 async def _accept(call: Stream, record: share.ShareRecord, number: int) -> None:
@@ -240,6 +262,14 @@ async def _accept(call: Stream, record: share.ShareRecord, number: int) -> None:
     await call.write(share.ConsumeRequest(acknowledgements=[acknowledgement], credit=1))
     (result,) = await _until(call, "results")
     assert not result.error_code, result
+
+
+async def _produced(call: Produced, request: produce_pb2.ProduceStreamRequest) -> None:
+    await call.write(request)
+    async with asyncio.timeout(PATIENCE):
+        response = await call.read()
+    assert isinstance(response, produce_pb2.ProduceStreamResponse)
+    assert response.produce.responses[0].partition_responses[0].error_code == 0, response
 
 
 async def _until(call: Stream, field: str) -> Sequence[Any]:
@@ -280,27 +310,73 @@ async def _control(path: Path) -> AsyncIterator[Control]:
         await control.close()
 
 
-async def _trace(server: Serving, socket: Path) -> Recordings:
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How the clients reach the server: without a user, or as a user with ACLs over TLS."""
+
+    folder: Path
+    authority: Authority | None = None
+
+    def options(self) -> list[str]:
+        """Returns options of `serve`."""
+        if self.authority is None:
+            return []
+        return options(self.folder, self.authority, tls=True, secured=True)
+
+    def prepare(self, server: Serving) -> None:
+        """Creates the user. Raises BenchFailed."""
+        if self.authority is not None:
+            add_users(server.kafka, self.authority, ACLS)
+
+    def grpc(self, address: str) -> str:
+        """Returns the address for `connected`."""
+        if self.authority is None:
+            return address
+        return f"tls://{address}?ca={self.authority.file}&user={USER}&password_file={self.folder / USER}"
+
+    @contextlib.asynccontextmanager
+    async def kafka(self, address: str) -> AsyncIterator[KafkaClient]:
+        """Connects to the Kafka listener, and authenticates the user."""
+        tls = None if self.authority is None else ssl.create_default_context(cafile=str(self.authority.file))
+        async with kafka_connected(address, tls=tls) as client:
+            if tls is not None:
+                await _authenticate(client)
+            yield client
+
+
+async def _authenticate(client: KafkaClient) -> None:
+    chosen = await client.ask(SASL_HANDSHAKE, 1, mechanism=MECHANISM)
+    assert not chosen.error_code, chosen
+    exchange = ScramClient(MECHANISM, USER, password(USER))
+    first = await client.ask(SASL_AUTHENTICATE, 2, auth_bytes=exchange.first())
+    final = await client.ask(SASL_AUTHENTICATE, 2, auth_bytes=exchange.final(first.auth_bytes))
+    assert not final.error_code, final
+
+
+async def _trace(server: Serving, login: Login, socket: Path) -> Recordings:
     async with (
         _control(socket) as control,
-        connected(server.address) as client,
-        kafka_connected(server.kafka) as kafka,
+        connected(login.grpc(server.address)) as client,
+        login.kafka(server.kafka) as kafka,
     ):
         tracing = Tracing(control, client, kafka)
         await tracing.kafka_requests()
         await tracing.stream_requests()
+        await tracing.produced_records()
         return tracing.recordings
 
 
-def measure(checkout: Checkout) -> dict[str, Sequence[Called]]:
-    """The typical recording of each kind of request. Raises BenchFailed."""
+def measure(checkout: Checkout, *, rights: bool = False) -> dict[str, Sequence[Called]]:
+    """The typical recording of each kind of request; `rights`: of a user. Raises BenchFailed."""
     with tempfile.TemporaryDirectory(prefix="sharebroker-") as name:
         folder, socket = Path(name), Path(name) / "recorder.sock"
         runner = (str(RECORDER), str(socket), str(checkout.folder))
-        kafka = ("--kafka", "127.0.0.1:0")
-        with serving(folder, "everysec", checkout=checkout, runner=runner, options=kafka) as server:
-            recordings = asyncio.run(_trace(server, socket))
-    order = ("ShareFetch", "ShareAcknowledge", "Produce", "stream acknowledgement")
+        login = Login(folder, Authority.make(folder / "authority") if rights else None)
+        chosen = ("--kafka", "127.0.0.1:0", *login.options())
+        with serving(folder, "everysec", checkout=checkout, runner=runner, options=chosen) as server:
+            login.prepare(server)
+            recordings = asyncio.run(_trace(server, login, socket))
+    order = ("ShareFetch", "ShareAcknowledge", "Produce", "stream acknowledgement", "ProduceStream")
     return {name: typical(recordings[name]) for name in order}
 
 
@@ -309,14 +385,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkout", type=Path, default=HERE.folder, metavar="DIR")
     parser.add_argument("--calls", metavar="REQUEST", help="list the calls of a request, as ShareFetch")
-    options = parser.parse_args(arguments)
-    checkout = Checkout.at(options.checkout)
-    found = measure(checkout)
+    parser.add_argument("--rights", action="store_true", help="trace a user with ACLs")
+    parsed = parser.parse_args(arguments)
+    checkout = Checkout.at(parsed.checkout)
+    found = measure(checkout, rights=parsed.rights)
     sys.stdout.write(f"Commit {checkout.revision()}\n\n")
     routes = {name: Route.of(called) for name, called in found.items()}
     sys.stdout.write(table(routes) + "\n")
     for name, called in found.items():
-        if options.calls and options.calls in name:
+        if parsed.calls and parsed.calls in name:
             sys.stdout.write("\n".join(["", name, *listing(called), ""]))
     over = exceeded(routes)
     sys.stdout.writelines(f"failed: {sentence}\n" for sentence in over)
