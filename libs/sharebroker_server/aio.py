@@ -115,8 +115,14 @@ class Turns:
                 await self.next()
 
     async def collect(self, items: Iterable[T], size: int) -> list[T]:
-        """Returns the items, of which `portions` takes `size` at once."""
-        return [item async for portion in self.portions(items, size) for item in portion]
+        """Returns the items, of which `portions` takes `size` at once. Few items cost no turn."""
+        remaining = iter(items)
+        found = portion = [*islice(remaining, size)]
+        while len(portion) == size:
+            await self.next()
+            portion = [*islice(remaining, size)]
+            found += portion
+        return found
 
     async def gather(
         self, call: Callable[[I], Awaitable[T]], items: Iterable[I], size: int = CALLS_AT_ONCE

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from itertools import islice
 
 import pytest
+from typing_extensions import override
 
 from sharebroker_server.aio import SerialExecutor, Tasks, Turns, doubling, run_in_daemon_thread
 from tests.testkit.waiting import eventually
@@ -152,6 +153,21 @@ async def test_items_are_divided_into_portions() -> None:
     assert [portion async for portion in portions] == [[2, 3], [4]]
     await task
     assert events.count("other") >= 2
+
+
+class _CountedTurns(Turns):
+    taken = 0
+
+    @override
+    async def next(self) -> None:
+        self.taken += 1
+
+
+@pytest.mark.parametrize(("number", "taken"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2)])
+async def test_few_items_are_collected_without_a_turn(number: int, taken: int) -> None:
+    turns = _CountedTurns()
+    assert await turns.collect(iter(range(number)), 2) == [*range(number)]
+    assert turns.taken == taken
 
 
 async def test_other_tasks_run_between_the_portions_of_computations() -> None:

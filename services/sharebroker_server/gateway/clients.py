@@ -74,6 +74,8 @@ MOVED_COORDINATOR: Final = frozenset(
 
 _FIRST_DELAY: Final = 0.01
 _LONGEST_DELAY: Final = 0.5
+_MANY: Final = 500
+"""The number of parts beyond which the search for their leaders has a turn of the event loop of its own."""
 
 
 class Backoff:
@@ -312,9 +314,16 @@ class Leaders:
     async def by_leader(
         self, parts: Iterable[A], routes: Routes | None = None
     ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
-        """Parts by leader, and the parts without one. Binds missing `routes`."""
+        """Parts by leader, and the parts without one. Binds missing `routes`.
+
+        Other tasks have a turn before and after the search for the leaders of many parts.
+        """
         parts = list(parts)
+        if len(parts) > _MANY:
+            await asyncio.sleep(0)
         groups, unknown = self._by_known_leader(parts, routes)
+        if len(parts) > _MANY:
+            await asyncio.sleep(0)
         if unknown:
             await gather_in_portions(self._look_up, unknown)
             groups, unknown = self._by_known_leader(parts, routes)

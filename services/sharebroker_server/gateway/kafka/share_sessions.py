@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
@@ -10,6 +10,7 @@ from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
+from sharebroker_server.gateway.kafka.topics import PORTION
 from sharebroker_server.kafka_wire.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -33,27 +34,31 @@ def session_key(call: Call[ShareFetchRequest] | Call[ShareAcknowledgeRequest]) -
 
 def ack_batches(
     request: ShareFetchRequest | ShareAcknowledgeRequest,
-) -> dict[TopicIdPartition, list[AckBatch]]:
-    """Returns the ack batches by partition, in the order of first mention.
+) -> Generator[None, None, dict[TopicIdPartition, list[AckBatch]]]:
+    """Returns the ack batches by partition, in the order of first mention, for `Turns.run`.
 
     librdkafka names topics repeatedly.
     """
     batches: dict[TopicIdPartition, list[AckBatch]] = {}
+    number = 0
     for topic in request.topics:
         for part in topic.partitions:
             of_partition = batches.setdefault(TopicIdPartition(topic.topic_id, part.partition_index), [])
             for batch in part.acknowledgement_batches:
                 of_partition.append(AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types))
+            number += 1
+            if number % PORTION == 0:
+                yield
     return batches
 
 
-def add_results(
+async def add_results(
     call: Call, response: R, make_topic: type[Any], results: Iterable[tuple[TopicIdPartition, Any]]
 ) -> R:
     """Adds the results of partitions to a response, grouped by topic, with leader hints."""
     topics: dict[str, list[Any]] = {}
     moved = []
-    for partition, result in results:
+    for partition, result in await call.gateway.turns.collect(results, PORTION):
         topics.setdefault(partition.topic_id, []).append(result)
         if (
             result.error_code in LED_ELSEWHERE

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.authorization import Caller
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import SessionKey, begin_acknowledge
+from sharebroker_server.gateway.core.share_sessions import SessionKey, ShareSession, begin_acknowledge
 from sharebroker_server.gateway.core.validation import batches_refusal
 from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
@@ -29,15 +30,44 @@ class ShareAcknowledge(NamedTuple):
     renews: bool = False
 
 
+PORTION: Final = 500
+"""Partitions of a request whose acknowledgements are checked and sent in one turn of the event loop."""
+
+
 async def share_acknowledge(gateway: Gateway, request: ShareAcknowledge, deadline: Deadline) -> AckResults:
     """Serves a ShareAcknowledge; returns the durable outcome of each partition. Raises KafkaError."""
     gateway.sessions.check(request.key)
     context = begin_acknowledge(gateway.sessions, request.key, request.epoch, now())
-    call, results = checked(request.caller, request.key, request.acks, renew_allowed=request.renews)
-    if call.parts:
-        add_errors(results, await gateway.leaders.acknowledge(call, deadline, context.session.routes))
+    results = await acknowledge_in_session(
+        gateway, context.session, request.caller, request.acks, deadline, renew_allowed=request.renews
+    )
     if context.final:
         close_session(gateway, context.session)
+    return results
+
+
+async def acknowledge_in_session(
+    gateway: Gateway,
+    session: ShareSession,
+    caller: Caller,
+    acks: Acks,
+    deadline: Deadline,
+    *,
+    renew_allowed: bool,
+) -> AckResults:
+    """Returns the durable outcome of the acknowledgements of each partition, of PORTION at once."""
+    results: dict[TopicIdPartition, KafkaError | None] = {}
+    portions: Iterable[Acks] = (acks,)
+    if len(acks) > PORTION:
+        items = iter(acks.items())
+        portions = iter(lambda: dict(islice(items, PORTION)), {})
+    for portion in portions:
+        call, found = checked(caller, session.key, portion, renew_allowed=renew_allowed)
+        if call.parts:
+            add_errors(found, await gateway.leaders.acknowledge(call, deadline, session.routes))
+        results |= found
+        if portion is not acks:
+            await gateway.turns.next()
     return results
 
 

@@ -23,7 +23,7 @@ from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, u
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
 from sharebroker_server.gateway.core.validation import MAX_WAIT, check_bounds, check_renewing_fetch
-from sharebroker_server.gateway.share.acknowledge import AckResults, Acks, add_errors, checked
+from sharebroker_server.gateway.share.acknowledge import PORTION, AckResults, Acks, acknowledge_in_session
 from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
@@ -96,7 +96,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
         gateway.sessions.check(request.key)
         _check(request)
         context = await _begin(gateway, request)
-        session = context.session
+        session, many = context.session, len(context.partitions) > PORTION
         if session.watch is not None:
             if await _wait_unchanged(context, request):
                 counts.completed(False, monotonic() - begun, wait)
@@ -105,11 +105,20 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
             request = request._replace(max_wait_ms=max(0, int((begun + wait - monotonic()) * 1000)))
         acknowledged: AckResults = {}
         if any(request.acks.values()):
-            acknowledged = await _acknowledge(gateway, context, request, deadline)
+            acks = {part: batches for part, batches in request.acks.items() if batches}
+            acknowledged = await acknowledge_in_session(
+                gateway, session, request.caller, acks, deadline, renew_allowed=request.renews
+            )
         results: Mapping[TopicIdPartition, AcquireResult] = {}
         if context.partitions and request.fetches:
+            if many:
+                await gateway.turns.next()
             results = await _acquire(gateway, context, request)
+            if many:
+                await gateway.turns.next()
         fetched = _reported(context, results, acknowledged)
+        if many:
+            await gateway.turns.next()
         if context.final:
             close_session(gateway, session)
         elif not fetched and request.fetches:
@@ -168,16 +177,6 @@ def _start_watch(gateway: Gateway, context: FetchContext, request: ShareFetch) -
     if session.partitions and not session.known_errors():
         session.watch = gateway.leaders.watch(request.key.group_id, list(session.partitions))
         session.watch_caller = request.caller
-
-
-async def _acknowledge(
-    gateway: Gateway, context: FetchContext, request: ShareFetch, deadline: Deadline
-) -> AckResults:
-    acks = {part: batches for part, batches in request.acks.items() if batches}
-    call, results = checked(request.caller, request.key, acks, renew_allowed=request.renews)
-    if call.parts:
-        add_errors(results, await gateway.leaders.acknowledge(call, deadline, context.session.routes))
-    return results
 
 
 def _acquire(

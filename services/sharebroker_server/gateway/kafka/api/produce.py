@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import Topic, check_not_internal
 from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, Refusal, for_version
-from sharebroker_server.gateway.kafka.topics import Rejected, topic_of
+from sharebroker_server.gateway.kafka.topics import PORTION, Rejected, topic_of
 from sharebroker_server.gateway.produce.append import check_named_once
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
@@ -40,15 +41,26 @@ async def handle(call: Call[ProduceRequest]) -> ProduceResponse | None:
 
 async def _handle_several(calls: Sequence[Call[ProduceRequest]]) -> list[ProduceResponse | None]:
     """Appends the batches of all requests together, so that a producer's next requests do not wait."""
-    requests = [_parts(call) for call in calls]
-    first = calls[0]
+    requests = [await _parts(call) for call in calls]
+    appended = iter(await _append(calls[0], [part for parts in requests for part in parts]))
+    return [await _response(call, parts, appended) for call, parts in zip(calls, requests, strict=True)]
+
+
+async def _append(first: Call[ProduceRequest], parts: Sequence[_Part]) -> list[AppendResult]:
+    """Appends the parts that are not rejected, PORTION of them at once; returns their results in order."""
+    valid = [part for part in parts if isinstance(part, AppendPart)]
     append = AppendCall(
-        [part for topics in requests for parts in topics for part in parts if isinstance(part, AppendPart)],
+        valid,
         first.request.transactional_id or "",
         first.transaction_version(implied=first.version >= _ADDS_PARTITIONS) > 0,
     )
-    appended = iter(await first.gateway.leaders.append(append, first.deadline(first.request.timeout_ms)))
-    return [_response(call, topics, appended) for call, topics in zip(calls, requests, strict=True)]
+    leaders, deadline = first.gateway.leaders, first.deadline(first.request.timeout_ms)
+    if len(valid) <= PORTION:
+        return await leaders.append(append, deadline)
+    results: list[AppendResult] = []
+    async for portion in first.gateway.turns.portions(valid, PORTION):
+        results += await leaders.append(append._replace(parts=portion), deadline)
+    return results
 
 
 def _fits(call: Call[ProduceRequest], earlier: Call[ProduceRequest]) -> bool:
@@ -62,17 +74,19 @@ def _fits(call: Call[ProduceRequest], earlier: Call[ProduceRequest]) -> bool:
     return this.acks == other.acks and this.timeout_ms == other.timeout_ms
 
 
-def _response(
-    call: Call[ProduceRequest], topics: list[list[_Part]], appended: Iterator[AppendResult]
+async def _response(
+    call: Call[ProduceRequest], parts: Sequence[_Part], appended: Iterator[AppendResult]
 ) -> ProduceResponse | None:
+    made = await call.gateway.turns.collect((_result(call, part, appended) for part in parts), PORTION)
+    results = iter(made)
     response = ProduceResponse(
         responses=[
             _Topic(
                 name=data.name,
                 topic_id=data.topic_id,
-                partition_responses=[_result(call, part, appended) for part in parts],
+                partition_responses=[*islice(results, len(data.partition_data))],
             )
-            for data, parts in zip(call.request.topic_data, topics, strict=True)
+            for data in call.request.topic_data
         ]
     )
     if call.request.acks == 0:
@@ -80,75 +94,71 @@ def _response(
         return None
     moved = [
         (TopicIdPartition(part.led_elsewhere, part.item.index), result)
-        for parts, topic in zip(topics, response.responses, strict=True)
-        for part, result in zip(parts, topic.partition_responses, strict=True)
+        for part, result in zip(parts, made, strict=True)
         if isinstance(part, Rejected) and part.led_elsewhere
     ]
     call.view.add_leader_hints(response, moved)
     return response
 
 
-def _parts(call: Call[ProduceRequest]) -> list[list[_Part]]:
-    """Returns the parts of each topic of a request."""
-    request = call.request
-    headers = [
-        [_header(part.records or b"") for part in topic.partition_data] for topic in request.topic_data
-    ]
-    if (error := _transaction_error(call, headers)) is not None:
-        return [[Rejected(part, error) for part in topic.partition_data] for topic in request.topic_data]
-    named: set[tuple[str, int]] = set()
-    return [
-        _topic_parts(call, data, of_topic, named)
-        for data, of_topic in zip(request.topic_data, headers, strict=True)
-    ]
+class _Seen:
+    """The partitions that a request has named so far, and whether a batch of it is transactional."""
+
+    __slots__ = ("named", "transactional")
+
+    def __init__(self) -> None:
+        self.named: set[tuple[str, int]] = set()
+        self.transactional = False
 
 
-def _header(records: bytes) -> BatchHeader | None:
-    """Returns the header of the first batch; None if the records are shorter than one."""
-    return header_of(records) if len(records) >= HEADER_SIZE else None
+async def _parts(call: Call[ProduceRequest]) -> list[_Part]:
+    """Returns the parts of a request, in order."""
+    seen = _Seen()
+    parts = await call.gateway.turns.collect(_each_part(call, seen), PORTION)
+    error = _transaction_denial(call) if seen.transactional else None
+    if error is not None:
+        return [Rejected(part, error) for data in call.request.topic_data for part in data.partition_data]
+    return parts
 
 
-def _transaction_error(
-    call: Call[ProduceRequest], headers: list[list[BatchHeader | None]]
-) -> KafkaError | None:
+def _each_part(call: Call[ProduceRequest], seen: _Seen) -> Iterator[_Part]:
+    """Yields the parts of a request. The permission on a topic is checked once."""
+    for data in call.request.topic_data:
+        topic = _usable_topic(call, data)
+        for part in data.partition_data:
+            records = part.records or b""
+            header = header_of(records) if len(records) >= HEADER_SIZE else None
+            if header is not None and header.transactional:
+                seen.transactional = True
+            yield (
+                Rejected(part, topic)
+                if isinstance(topic, KafkaError)
+                else _part(call, topic, part, header, seen.named)
+            )
+
+
+def _transaction_denial(call: Call[ProduceRequest]) -> KafkaError | None:
     """Returns the error of a request with transactional records, if the client may not WRITE to the id.
 
     As in Kafka, a request without such records requires no permission on its transactional id, and such
     records require an id.
     """
-    if call.gateway.unrestricted:
+    rights, transactional_id = call.rights, call.request.transactional_id
+    if rights.unrestricted:
         return None
-    for of_topic in headers:
-        for header in of_topic:
-            if header is not None and header.transactional:
-                return _transactional_denial(call)
-    return None
-
-
-def _transactional_denial(call: Call[ProduceRequest]) -> KafkaError | None:
-    transactional_id = call.request.transactional_id
     if transactional_id is None:
         return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return call.rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+    return rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
-def _topic_parts(
-    call: Call[ProduceRequest],
-    data: ProduceRequest.TopicProduceData,
-    headers: list[BatchHeader | None],
-    named: set[tuple[str, int]],
-) -> list[_Part]:
-    """Returns the parts of a topic, whose permission is checked once."""
+def _usable_topic(call: Call[ProduceRequest], data: ProduceRequest.TopicProduceData) -> Topic | KafkaError:
+    """Returns the topic, or why the client may not append to it."""
     try:
         if call.request.acks not in _ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {call.request.acks}; not 0, 1 or -1.")
-        topic = _topic(call, data)
+        return _topic(call, data)
     except KafkaError as error:
-        return [Rejected(part, error) for part in data.partition_data]
-    return [
-        _part(call, topic, part, header, named)
-        for part, header in zip(data.partition_data, headers, strict=True)
-    ]
+        return error
 
 
 def _part(

@@ -18,15 +18,14 @@ async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeRespons
     """Returns every partition of the request, after its acknowledgements are durable or rejected."""
     request, key = call.request, session_key(call)
     call.rights.require(AclOperation.READ, AclResourceType.GROUP, key.group_id)
+    acks = await call.gateway.turns.run(ack_batches(request))
     acknowledged = await share_acknowledge(
         call.gateway,
-        ShareAcknowledge(
-            caller(call), key, request.share_session_epoch, ack_batches(request), request.is_renew_ack
-        ),
+        ShareAcknowledge(caller(call), key, request.share_session_epoch, acks, request.is_renew_ack),
         call.deadline(),
     )
     lock_ms = call.gateway.catalog.lock_timeout_ms(key.group_id)
-    return add_results(
+    return await add_results(
         call,
         ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms),
         _Topic,

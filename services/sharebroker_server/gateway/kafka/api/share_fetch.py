@@ -8,6 +8,7 @@ from sharebroker_server.gateway.core.validation import acquire_mode
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.response_cache import SHARE_FETCH, predict_fetch
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
+from sharebroker_server.gateway.share.acknowledge import Acks
 from sharebroker_server.gateway.share.fetch import FetchedPartition, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
 from sharebroker_server.security.acl import AclOperation, AclResourceType
@@ -20,10 +21,10 @@ _Acquired = ShareFetchResponse.AcquiredRecords
 async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
     """Returns the partitions of the session that have records, results or errors."""
     call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id or "")
-    request = _request(call)
+    request = _request(call, await call.gateway.turns.run(ack_batches(call.request)))
     fetched = await share_fetch(call.gateway, request, call.deadline())
     lock_ms = call.gateway.catalog.lock_timeout_ms(request.key.group_id)
-    return add_results(
+    return await add_results(
         call,
         ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms),
         _Topic,
@@ -31,13 +32,13 @@ async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
     )
 
 
-def _request(call: Call[ShareFetchRequest]) -> ShareFetch:
+def _request(call: Call[ShareFetchRequest], acks: Acks) -> ShareFetch:
     request = call.request
     return ShareFetch(
         caller(call),
         session_key(call),
         request.share_session_epoch,
-        ack_batches(request),
+        acks,
         [
             TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data

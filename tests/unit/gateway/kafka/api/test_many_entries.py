@@ -12,17 +12,21 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.aio import Turns
 from sharebroker_server.catalog.access_view import AccessView
 from sharebroker_server.catalog.acls import AclRecord
+from sharebroker_server.catalog.topics import Topic
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.topics import PORTION
 from sharebroker_server.kafka_wire import messages as m
 from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.security.acl import binding
 from sharebroker_server.security.acl_authorizer import AclAuthorizer
-from tests.unit.gateway.fakes import TOPIC
+from tests.support.kafka_client import fetch_topics
+from tests.unit.gateway.fakes import TOPIC, add_topic
 from tests.unit.gateway.kafka.api.harness import Harness
 
 PORTIONS: Final = 4
@@ -181,6 +185,84 @@ async def test_other_requests_are_served_in_between(
     await harness.send(version, request_of())
     assert turns.taken >= PORTIONS
     sizes = [len(getattr(sent, "commit", sent).partitions) for sent in _partitioned(harness)]
+    assert max(sizes, default=0) <= PORTION
+
+
+LARGE: Final = Topic("L" * 21 + "A", "large", NUMBER)
+EMPTY_BATCH: Final = bytes(100)
+
+
+def _produce() -> Message:
+    parts = [
+        m.ProduceRequest.PartitionProduceData(index=index, records=EMPTY_BATCH) for index in range(NUMBER)
+    ]
+    topic = m.ProduceRequest.TopicProduceData(name=LARGE.name, partition_data=parts)
+    return m.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+
+
+def _produce_topics() -> Message:
+    part = m.ProduceRequest.PartitionProduceData(index=0, records=EMPTY_BATCH)
+    topic = m.ProduceRequest.TopicProduceData(name="unknown", partition_data=[part])
+    return m.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic] * NUMBER)
+
+
+def _share_fetch(epoch: int = 0) -> Message:
+    acks = {(LARGE.topic_id, index): [(5, 5, [1])] for index in range(NUMBER)} if epoch else {}
+    topics: Any = fetch_topics({LARGE.topic_id: range(NUMBER)}, acks)
+    return m.ShareFetchRequest(
+        group_id="g",
+        member_id="m",
+        share_session_epoch=epoch,
+        max_records=500,
+        max_bytes=1000,
+        topics=topics,
+    )
+
+
+def _share_acknowledge() -> Message:
+    batch = m.ShareAcknowledgeRequest.AcknowledgementBatch(
+        first_offset=5, last_offset=5, acknowledge_types=[1]
+    )
+    parts = [
+        m.ShareAcknowledgeRequest.AcknowledgePartition(partition_index=index, acknowledgement_batches=[batch])
+        for index in range(NUMBER)
+    ]
+    topic = m.ShareAcknowledgeRequest.AcknowledgeTopic(topic_id=LARGE.topic_id, partitions=parts)
+    return m.ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=1, topics=[topic])
+
+
+@pytest.mark.parametrize(
+    ("version", "request_of", "code"),
+    [
+        (12, _produce, ErrorCode.NONE),
+        (12, _produce_topics, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (2, _share_fetch, ErrorCode.NONE),
+        (2, lambda: _share_fetch(1), ErrorCode.NONE),
+        (2, _share_acknowledge, ErrorCode.NONE),
+    ],
+)
+async def test_many_partitions_of_records_are_served_in_portions(
+    harness: Harness, version: int, request_of: Callable[[], Message], code: ErrorCode
+) -> None:
+    gateway, services, turns = harness.gateway, harness.services, CountedTurns()
+    gateway.turns = turns
+    add_topic(gateway.catalog, LARGE)
+    partitions = [TopicIdPartition(LARGE.topic_id, index) for index in range(NUMBER)]
+    gateway.sessions.open(SessionKey("g", "m"), harness.client.connection, partitions, 0.0)
+    services.reply_each("Produce", leader.ProduceResponse)
+    services.reply_each("AcquireRecords", leader.AcquireRecordsResponse)
+    services.reply_each("AcknowledgeRecords", leader.AcknowledgeRecordsResponse)
+    response: Any = await harness.send(version, request_of())
+    results = [
+        part
+        for topic in response.responses
+        for part in getattr(topic, "partitions", None) or topic.partition_responses
+    ]
+    assert [part.error_code for part in results] == [code] * NUMBER
+    assert turns.taken >= 2 * PORTIONS
+    sizes = [
+        len(one.partitions) for name in ("Produce", "AcknowledgeRecords") for one in services.requests[name]
+    ]
     assert max(sizes, default=0) <= PORTION
 
 
