@@ -74,8 +74,8 @@ MOVED_COORDINATOR: Final = frozenset(
 
 _FIRST_DELAY: Final = 0.01
 _LONGEST_DELAY: Final = 0.5
-_MANY: Final = 500
-"""The number of parts beyond which the search for their leaders has a turn of the event loop of its own."""
+_PORTION: Final = 500
+"""Parts of a request whose leaders are found in one turn of the event loop."""
 
 
 class Backoff:
@@ -209,6 +209,9 @@ class PartResult(PartRequest, Protocol):
 A = TypeVar("A", bound=PartRequest)
 R = TypeVar("R", bound=PartResult)
 M = TypeVar("M")
+_Groups = dict[str, tuple[LeaderPeer, list[A]]]
+"""Parts by the process that leads them."""
+
 _SendTo = Callable[[LeaderPeer, list[A], float], Awaitable[Iterable[R]]]
 
 
@@ -316,18 +319,21 @@ class Leaders:
     ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
         """Parts by leader, and the parts without one. Binds missing `routes`.
 
-        Other tasks have a turn before and after the search for the leaders of many parts.
+        Other tasks have a turn after the search for the leaders of each _PORTION parts.
         """
         parts = list(parts)
-        if len(parts) > _MANY:
-            await asyncio.sleep(0)
-        groups, unknown = self._by_known_leader(parts, routes)
-        if len(parts) > _MANY:
-            await asyncio.sleep(0)
-        if unknown:
+        looked_up = False
+        while True:
+            groups: _Groups[A] = {}
+            unknown: list[A] = []
+            for start in range(0, len(parts), _PORTION):
+                if start:
+                    await asyncio.sleep(0)
+                self._add_known(parts[start : start + _PORTION], routes, groups, unknown)
+            if looked_up or not unknown:
+                return list(groups.values()), unknown
             await gather_in_portions(self._look_up, unknown)
-            groups, unknown = self._by_known_leader(parts, routes)
-        return groups, unknown
+            looked_up = True
 
     def forget(self, partition: TopicIdPartition, routes: Routes | None = None) -> None:
         """Looks up the leader again at the next request."""
@@ -335,11 +341,10 @@ class Leaders:
         if routes is not None:
             routes.pop(partition, None)
 
-    def _by_known_leader(
-        self, parts: Sequence[A], routes: Routes | None
-    ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
-        groups: dict[str, tuple[LeaderPeer, list[A]]] = {}
-        unknown = []
+    def _add_known(
+        self, parts: Sequence[A], routes: Routes | None, groups: _Groups[A], unknown: list[A]
+    ) -> None:
+        """Adds parts to those of their leader in `groups`, or to `unknown`."""
         for part in parts:
             key = TopicIdPartition(part.topic_id, part.partition)
             peer = None if routes is None else routes.get(key)
@@ -355,7 +360,6 @@ class Leaders:
                 groups[peer.member.owner] = (peer, [part])
             else:
                 group[1].append(part)
-        return list(groups.values()), unknown
 
     async def _look_up(self, part: PartRequest) -> None:
         with suppress(KafkaError):  # the part stays without a leader

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sharebroker_protocol.clock import Deadline
@@ -53,6 +55,28 @@ def produced(timeout_ms: int, *partitions: int) -> pb.ProduceRequest:
 async def codes(harness: Harness, request: pb.ProduceRequest) -> list[int]:
     (response,) = (await harness.produce.Produce(request)).responses
     return [part.error_code for part in response.partition_responses]
+
+
+@pytest.mark.parametrize(("number", "turns"), [(1, 0), (500, 0), (501, 1), (1_700, 3)])
+async def test_leaders_of_many_partitions_are_found_in_portions(
+    harness: Harness, number: int, turns: int
+) -> None:
+    parts = [TopicIdPartition(TOPIC.topic_id, index % 2) for index in range(number)]
+    await harness.gateway.leaders.by_leader(parts)
+    passed = 0
+
+    def pass_turn() -> None:
+        nonlocal passed
+        passed += 1
+        if passed <= turns:
+            loop.call_soon(pass_turn)
+
+    loop = asyncio.get_running_loop()
+    loop.call_soon(pass_turn)
+    groups, unknown = await harness.gateway.leaders.by_leader(parts)
+    assert [some for _, some in groups] == [parts]
+    assert not unknown
+    assert passed == turns
 
 
 async def test_partition_without_leader_has_leader_not_available(harness: Harness) -> None:
