@@ -135,7 +135,7 @@ def test_modules_of_installed_wheels_are_imported(installed: Path) -> None:
 WITHOUT_EXTRA = """
 import sys
 sys.modules["typer"] = None
-import sharebroker.aio, sharebroker.blocking.consumer, sharebroker.worker.runner
+import sharebroker.aio, sharebroker.blocking.consumer, sharebroker.worker.runner, sharebroker.testing
 import sharebroker.cli
 sharebroker.cli.main()
 """

@@ -45,7 +45,7 @@ from sharebroker_server.redis_link.port import (
     pass_on,
 )
 from sharebroker_server.redis_link.sentinel import Locator
-from sharebroker_server.redis_link.server import Server, Target
+from sharebroker_server.redis_link.server import ServerInfo, Target
 
 NOTHING: Final = object()
 
@@ -278,7 +278,7 @@ class RedisLink(Link):
     server_incarnation = 0
 
     def __init__(self, locator: Locator, settings: LinkSettings) -> None:
-        self.server = Server("redis", "0")
+        self.server = ServerInfo("redis", "0")
         self.on_new_server: list[Callable[[], None]] = []
         self._locator = locator
         self._settings = settings
@@ -400,10 +400,10 @@ class RedisLink(Link):
                 self._loop.call_soon(callback)
         self._up.set()
 
-    async def _greet(self, connection: RedisConnection, target: Target) -> Server:
+    async def _greet(self, connection: RedisConnection, target: Target) -> ServerInfo:
         """Logs in, reads INFO and loads the scripts in one round trip."""
         # A server that is still loading its data responds to INFO, but not to PING.
-        commands = [*target.greeting(), ("INFO", *Server.SECTIONS), ("PING",)]
+        commands = [*target.greeting(), ("INFO", *ServerInfo.SECTIONS), ("PING",)]
         commands += [("SCRIPT", "LOAD", script.source) for script in self._scripts]
         replies: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in commands]
         for command, reply in zip(commands, replies, strict=True):
@@ -416,7 +416,7 @@ class RedisLink(Link):
         failures = [error for reply in replies if (error := reply.exception()) is not None]
         if failures:
             raise failures[0]
-        server = Server.from_info(replies[len(target.greeting())].result())
+        server = ServerInfo.from_info(replies[len(target.greeting())].result())
         server.require_supported()
         server.require_usable(in_cluster=self._settings.in_cluster, evicting=self._settings.evicting)
         return server

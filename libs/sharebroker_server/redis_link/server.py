@@ -128,7 +128,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerInfo:
     """The identity and the state of a server, as its INFO reports them.
 
     `incarnation` joins the run id and the replication id. It changes with a restart or a fail-over, after
@@ -147,7 +147,7 @@ class Server:
     """The sections of INFO that `from_info` reads."""
 
     @classmethod
-    def from_info(cls, info: bytes) -> Server:
+    def from_info(cls, info: bytes) -> ServerInfo:
         """Reads the response to `INFO`. Raises RedisUnavailable for any other text.
 
         Valkey also reports a Redis version there, for old clients.

@@ -13,7 +13,7 @@ from typing import Final
 
 from sharebroker_server.redis_link.data_folder import UMASK, append_to
 from sharebroker_server.redis_link.port import EmbeddedRedisFailed
-from sharebroker_server.redis_link.server import Server
+from sharebroker_server.redis_link.server import ServerInfo
 
 # Makes the kernel end the server at any death of this process, then executes the server with an umask.
 LAUNCHER: Final = """
@@ -44,7 +44,7 @@ async def checked_binary(binary: Path | None) -> Path:
     match = re.search(r"(\w+) server v=([\d.]+)", output)
     if match is None:
         raise EmbeddedRedisFailed(f"{found} is neither a redis-server nor a valkey-server")
-    Server(match[1].lower(), match[2]).require_supported()
+    ServerInfo(match[1].lower(), match[2]).require_supported()
     return found
 
 

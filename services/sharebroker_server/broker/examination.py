@@ -24,7 +24,7 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.format_version import FORMAT_VERSION, read_format
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.port import Link, RedisRefused
-from sharebroker_server.redis_link.server import Server
+from sharebroker_server.redis_link.server import ServerInfo
 from sharebroker_server.routing.router import GATEWAY, ROLES
 
 _WITHIN: Final = 5.0
@@ -67,8 +67,8 @@ async def examine_redis(url: str | None, config: BrokerConfig, data: str | None 
 async def _redis(name: str, node: Link, embedded: bool) -> RedisFacts:
     seconds, micros = await node.call("TIME", timeout=_WITHIN)
     skew = int(seconds) + int(micros) / 1e6 - now()
-    info = await node.call("INFO", *Server.SECTIONS, timeout=_WITHIN)
-    server = Server.from_info(info)
+    info = await node.call("INFO", *ServerInfo.SECTIONS, timeout=_WITHIN)
+    server = ServerInfo.from_info(info)
     lines = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
     replicas = int(lines.get("connected_slaves", "0"))
     release = f"{server.product.title()} {server.version}"

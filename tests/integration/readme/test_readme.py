@@ -101,6 +101,14 @@ def test_grpc_document_examples_work(cluster: Cluster, environment: dict[str, st
 
 
 @pytest.mark.timeout(180)
+def test_first_steps_work(cluster: Cluster, environment: dict[str, str]) -> None:
+    _, worked, failed, retried = outputs("docs/first-steps.md", cluster, environment)
+    assert worked.count("sent to") == 2
+    assert "bob is not an address" in " ".join(failed.split())
+    assert "bob" in retried
+
+
+@pytest.mark.timeout(180)
 def test_dead_letters_document_examples_work(cluster: Cluster, environment: dict[str, str]) -> None:
     _, worked, redriven = outputs("docs/dead-letters.md", cluster, environment)
     assert "__dlq.errors.disposition" in worked
@@ -108,8 +116,20 @@ def test_dead_letters_document_examples_work(cluster: Cluster, environment: dict
     assert '{"id": 1, "customer": "ada"}' in redriven
 
 
+def test_testing_document_example_works(cluster: Cluster, environment: dict[str, str]) -> None:
+    (printed,) = outputs("docs/testing.md", cluster, environment)
+    assert printed == "b'one'\n"
+
+
 def test_every_executable_block_is_in_a_tested_document() -> None:
-    documents = {"README.md", _CLIENTS, "docs/grpc.md", "docs/dead-letters.md"}
+    documents = {
+        "README.md",
+        _CLIENTS,
+        "docs/grpc.md",
+        "docs/dead-letters.md",
+        "docs/first-steps.md",
+        "docs/testing.md",
+    }
     found = {name(path) for path in files() if path.suffix == ".md" and _EXAMPLE.search(path.read_text())}
     assert found == documents
 

@@ -9,7 +9,7 @@ import pytest
 from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.redis_link.links import link_families, unreachable
 from sharebroker_server.redis_link.port import Link, RedisError, RedisOutcomeUnknown, RedisUnavailable
-from sharebroker_server.redis_link.server import Server
+from sharebroker_server.redis_link.server import ServerInfo
 
 
 class FakeLink(RedisLink):
@@ -18,7 +18,7 @@ class FakeLink(RedisLink):
     connected = True
     server_incarnation = 0
 
-    def __init__(self, server: Server, error: RedisError | None = None) -> None:
+    def __init__(self, server: ServerInfo, error: RedisError | None = None) -> None:
         self.server = server
         self.error = error
         self.commands: list[Any] = []
@@ -56,7 +56,7 @@ def cluster(*nodes: FakeLink) -> Link:
     return cast("Link", FakeCluster(*nodes))
 
 
-VALKEY, REDIS = Server("valkey", "8.0.1"), Server("redis", "7.4.0")
+VALKEY, REDIS = ServerInfo("valkey", "8.0.1"), ServerInfo("redis", "7.4.0")
 
 
 def test_metrics_are_labelled_by_purpose_and_count_servers_by_version() -> None:

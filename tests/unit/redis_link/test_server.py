@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_server.redis_link import server as servers
 from sharebroker_server.redis_link.port import RedisRefused, RedisTooOld, RedisUnavailable, RedisUrlInvalid
-from sharebroker_server.redis_link.server import Server, Target, is_resolvable
+from sharebroker_server.redis_link.server import ServerInfo, Target, is_resolvable
 from tests.testkit.servers import free_port, running
 
 
@@ -56,7 +56,7 @@ def test_invalid_urls_are_rejected(url: str) -> None:
     ],
 )
 def test_old_releases_are_rejected(info: bytes, supported: bool) -> None:
-    server = Server.from_info(info)
+    server = ServerInfo.from_info(info)
     if supported:
         server.require_supported()
     else:
@@ -66,7 +66,7 @@ def test_old_releases_are_rejected(info: bytes, supported: bool) -> None:
 
 def test_info_of_another_server_is_rejected() -> None:
     with pytest.raises(RedisUnavailable, match="not Redis"):
-        Server.from_info(b"OK")
+        ServerInfo.from_info(b"OK")
 
 
 @pytest.mark.parametrize(
