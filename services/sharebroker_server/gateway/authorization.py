@@ -121,10 +121,8 @@ class Rights:
         if self._version != authorizer.version:
             allowed.clear()
             self._version = authorizer.version
-        permission = (
-            operation << _KIND_BITS | kind,
-            name,
-        )  # an enum in the key would cost a call of its hash
+        # An enum in the key would cost a call of its hash.
+        permission = operation << _KIND_BITS | kind, name
         if permission in allowed:
             return True
         if not authorizer.allows(self.requester, operation, Resource(kind, name)):
