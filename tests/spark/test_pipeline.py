@@ -71,7 +71,7 @@ def test_flights_pass_the_pipeline(cluster: Cluster, published: queue.Published,
     page = (folder / "report" / "index.html").read_text()
     assert page.count("data:image/png;base64,") == 5
     assert "replayed, matches the" in page
-    assert "15 of 15 tables" in ran.stderr
+    assert "16 of 16 tables" in ran.stderr
 
     other = finished(command(cluster.address, folder, "--group", "another"), START_SECONDS)
     assert (other.returncode, len(other.stderr.strip().splitlines())) == (2, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
@@ -32,23 +32,23 @@ def session_key(call: Call[ShareFetchRequest] | Call[ShareAcknowledgeRequest]) -
     return SessionKey(request.group_id or "", request.member_id or "", call.client.principal.owner)
 
 
-def ack_batches(
-    request: ShareFetchRequest | ShareAcknowledgeRequest,
-) -> Generator[None, None, dict[TopicIdPartition, list[AckBatch]]]:
-    """Returns the ack batches by partition, in the order of first mention, for `Turns.run`.
+async def ack_batches(
+    call: Call[ShareFetchRequest] | Call[ShareAcknowledgeRequest],
+) -> dict[TopicIdPartition, list[AckBatch]]:
+    """Returns the ack batches by partition, in the order of first mention.
 
     librdkafka names topics repeatedly.
     """
     batches: dict[TopicIdPartition, list[AckBatch]] = {}
     number = 0
-    for topic in request.topics:
+    for topic in call.request.topics:
         for part in topic.partitions:
             of_partition = batches.setdefault(TopicIdPartition(topic.topic_id, part.partition_index), [])
             for batch in part.acknowledgement_batches:
                 of_partition.append(AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types))
             number += 1
-            if number % PORTION == 0:
-                yield
+            if not number % PORTION:
+                await call.gateway.turns.next()
     return batches
 
 
@@ -58,7 +58,9 @@ async def add_results(
     """Adds the results of partitions to a response, grouped by topic, with leader hints."""
     topics: dict[str, list[Any]] = {}
     moved = []
-    for partition, result in await call.gateway.turns.collect(results, PORTION):
+    for number, (partition, result) in enumerate(results):
+        if number and not number % PORTION:
+            await call.gateway.turns.next()
         topics.setdefault(partition.topic_id, []).append(result)
         if (
             result.error_code in LED_ELSEWHERE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -34,16 +34,21 @@ PORTION: Final = 500
 """Partitions of a request whose acknowledgements are checked and sent in one turn of the event loop."""
 
 
-async def share_acknowledge(gateway: Gateway, request: ShareAcknowledge, deadline: Deadline) -> AckResults:
+def share_acknowledge(
+    gateway: Gateway, request: ShareAcknowledge, deadline: Deadline
+) -> Coroutine[Any, Any, AckResults]:
     """Serves a ShareAcknowledge; returns the durable outcome of each partition. Raises KafkaError."""
     gateway.sessions.check(request.key)
     context = begin_acknowledge(gateway.sessions, request.key, request.epoch, now())
-    results = await acknowledge_in_session(
-        gateway, context.session, request.caller, request.acks, deadline, renew_allowed=request.renews
+    return acknowledge_in_session(
+        gateway,
+        context.session,
+        request.caller,
+        request.acks,
+        deadline,
+        renew_allowed=request.renews,
+        final=context.final,
     )
-    if context.final:
-        close_session(gateway, context.session)
-    return results
 
 
 async def acknowledge_in_session(
@@ -54,8 +59,12 @@ async def acknowledge_in_session(
     deadline: Deadline,
     *,
     renew_allowed: bool,
+    final: bool = False,
 ) -> AckResults:
-    """Returns the durable outcome of the acknowledgements of each partition, of PORTION at once."""
+    """Returns the durable outcome of the acknowledgements of each partition, of PORTION at once.
+
+    Closes the session after the `final` ones.
+    """
     results: dict[TopicIdPartition, KafkaError | None] = {}
     portions: Iterable[Acks] = (acks,)
     if len(acks) > PORTION:
@@ -68,6 +77,8 @@ async def acknowledge_in_session(
         results |= found
         if portion is not acks:
             await gateway.turns.next()
+    if final:
+        close_session(gateway, session)
     return results
 
 

@@ -29,6 +29,6 @@ def test_a_group_whose_records_fail_is_paused_until_it_is_resumed(
     until(paused)
     assert paused().endswith("records failed within 60 s; share.breaker.failed.percent is 50.")
     assert consume("--accept") == ""
-    assert sharebroker("groups", "resume", group).out == f"Resumed group {group}.\n"
+    assert sharebroker("groups", "resume", group).err == f"Resumed group {group}.\n"
     assert "paused" not in sharebroker("groups", "describe", group, "--json").data
     taken(sharebroker, topic, group, 8, "--accept")

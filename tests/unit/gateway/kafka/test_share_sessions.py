@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_server.aio import Turns
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, caller
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest
@@ -26,7 +25,7 @@ def test_a_leaving_broker_serves_nothing(api_harness: Harness) -> None:
     assert not made.serves(TOPIC.topic_id, 0)
 
 
-async def test_batches_of_a_partition_named_twice_are_joined() -> None:
+async def test_batches_of_a_partition_named_twice_are_joined(api_harness: Harness) -> None:
     batch = ShareFetchRequest.AcknowledgementBatch
     partition = ShareFetchRequest.FetchPartition
     topics = [
@@ -42,7 +41,7 @@ async def test_batches_of_a_partition_named_twice_are_joined() -> None:
         )
         for at in (5, 6)
     ]
-    assert await Turns().run(ack_batches(ShareFetchRequest(topics=topics))) == {
+    assert await ack_batches(api_harness.call_of(ShareFetchRequest(topics=topics))) == {
         TopicIdPartition("t", 1): [AckBatch(5, 5, [1]), AckBatch(6, 6, [1])],
         TopicIdPartition("t", 5): [],
         TopicIdPartition("t", 6): [],

@@ -77,7 +77,11 @@ def _fits(call: Call[ProduceRequest], earlier: Call[ProduceRequest]) -> bool:
 async def _response(
     call: Call[ProduceRequest], parts: Sequence[_Part], appended: Iterator[AppendResult]
 ) -> ProduceResponse | None:
-    made = await call.gateway.turns.collect((_result(call, part, appended) for part in parts), PORTION)
+    made: list[_Partition] = []
+    for part in parts:
+        made.append(_result(call, part, appended))
+        if not len(made) % PORTION:
+            await call.gateway.turns.next()
     results = iter(made)
     response = ProduceResponse(
         responses=[
@@ -114,7 +118,11 @@ class _Seen:
 async def _parts(call: Call[ProduceRequest]) -> list[_Part]:
     """Returns the parts of a request, in order."""
     seen = _Seen()
-    parts = await call.gateway.turns.collect(_each_part(call, seen), PORTION)
+    parts: list[_Part] = []
+    for part in _each_part(call, seen):
+        parts.append(part)
+        if not len(parts) % PORTION:
+            await call.gateway.turns.next()
     error = _transaction_denial(call) if seen.transactional else None
     if error is not None:
         return [Rejected(part, error) for data in call.request.topic_data for part in data.partition_data]

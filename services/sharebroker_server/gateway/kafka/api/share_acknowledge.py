@@ -18,7 +18,7 @@ async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeRespons
     """Returns every partition of the request, after its acknowledgements are durable or rejected."""
     request, key = call.request, session_key(call)
     call.rights.require(AclOperation.READ, AclResourceType.GROUP, key.group_id)
-    acks = await call.gateway.turns.run(ack_batches(request))
+    acks = await ack_batches(call)
     acknowledged = await share_acknowledge(
         call.gateway,
         ShareAcknowledge(caller(call), key, request.share_session_epoch, acks, request.is_renew_ack),

@@ -21,7 +21,7 @@ _Acquired = ShareFetchResponse.AcquiredRecords
 async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
     """Returns the partitions of the session that have records, results or errors."""
     call.rights.require(AclOperation.READ, AclResourceType.GROUP, call.request.group_id or "")
-    request = _request(call, await call.gateway.turns.run(ack_batches(call.request)))
+    request = _request(call, await ack_batches(call))
     fetched = await share_fetch(call.gateway, request, call.deadline())
     lock_ms = call.gateway.catalog.lock_timeout_ms(request.key.group_id)
     return await add_results(
