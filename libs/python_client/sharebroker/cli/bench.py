@@ -129,8 +129,8 @@ async def _publish(server: str, topic: str, records: int, size: int) -> float:
 
 async def _produce(server: str, records: int, size: int, partitions: int) -> dict[str, Any]:
     async with _temporary(server, partitions, group=False) as topic:
-        seconds = await _publish(server, topic, records, size)
-    return throughput(records - 1, size, seconds)
+        seconds = await _publish(server, topic, records + 1, size)  # the first one is not measured
+    return throughput(records, size, seconds)
 
 
 async def _consume(server: str, records: int, size: int, partitions: int) -> dict[str, Any]:

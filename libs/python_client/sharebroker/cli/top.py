@@ -153,8 +153,8 @@ def _view(found: dict[str, Any]) -> RenderableType:
     lag = sum(row["lag"] or 0 for row in found["groups"])
     published = sum(row["published_per_s"] or 0.0 for row in found["topics"])
     heading = Text(
-        f"{found['time']}   {len(found['groups'])} groups, lag {lag:,}   "
-        f"{len(found['topics'])} topics, {published:,.0f} records/s"
+        f"{found['time']}   groups: {len(found['groups'])}, lag {lag:,}   "
+        f"topics: {len(found['topics'])}, {published:,.0f} records/s"
     )
     return Group(
         heading,

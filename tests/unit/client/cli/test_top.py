@@ -62,5 +62,5 @@ def test_view_has_groups_above_topics() -> None:
     with shown.capture() as captured:
         shown.print(top._view(document(BEFORE, AFTER)))
     text = captured.get()
-    assert "2 groups, lag 8   2 topics, 60 records/s" in text
+    assert "groups: 2, lag 8   topics: 2, 60 records/s" in text
     assert text.index("FINISHED/S") < text.index("PUBLISHED/S")
