@@ -91,7 +91,9 @@ class ShareModel:
             )
         if self.healed_at is not None:
             since = max(self.healed_at, history.free_since, published_at, not_before)
-            prompt = not history.locks and published_at > self._served_since(seen)
+            # With a count above 1 and no known lock, the response that had the earlier lock was lost.
+            free = not history.locks and published_at > self._served_since(seen)
+            prompt = free and seen.count == 1
             self._check_in_time(
                 seen.offset, seen.at - since, self._limits.late if prompt else self._limits.soon
             )

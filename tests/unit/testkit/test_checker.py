@@ -641,6 +641,10 @@ SOUND: dict[str, Sequence[Event]] = {
     "a new record arrives in time": prompt(5.5),
     "a new record arrives late by a call": prompt(5.6, streamed=False),
     "a new record arrives late before the recovery": prompt(5.6, recovered=20.0),
+    "a record arrives after the lock of a lost response": [
+        *prompt(5.5)[:-1],
+        replace(delivered(2, at=9.5, count=2, offset=1), streamed=True),
+    ],
     "notes are not verified": [Happened(0.0, "a process is killed")],
     "the lock times out": [delivered(1, at=1.0), delivered(2, at=11.0, member="bob", count=2)],
     "the leader reports the lost lock": [
