@@ -49,7 +49,7 @@ simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000; S
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)
 
 simulate-mutants: $(READY) ## remove safeguards one at a time and show the run that detects it (a minute)
-	@$(BIN)/python -m tests.simulation --mutants "" --seeds 200 --jobs $(or $(JOBS),2)
+	@$(BIN)/python -m tests.simulation --mutants "" --seeds 500 --jobs $(or $(JOBS),2)
 
 soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES=30; LISTENER=kafka, FAULTS=no, PACE=5000)
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) \
