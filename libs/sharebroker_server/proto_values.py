@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from sharebroker_server.codegen import Source
+from sharebroker_server.codegen import Source, indented
 
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)
@@ -71,6 +71,14 @@ class Conversion(Generic[V, M]):
         return code.function()
 
     @cached_property
+    def fill(self) -> Callable[[M, V], None]:
+        """Sets the fields of an empty message; costs less than `fields` and the message class."""
+        code = Source("fill", "message, value")
+        for name, mapped, proto in self._common():
+            code.add(self._assignment(code, f"value.{name}", mapped, proto))
+        return code.function()
+
+    @cached_property
     def value(self) -> Callable[..., V]:
         """Returns the value of a message; keyword arguments are further fields of the value."""
         code = Source("value", "message, **more")
@@ -114,6 +122,25 @@ class Conversion(Generic[V, M]):
             for name, mapped, proto in self._common()
         )
         return f"{{{', '.join(items)}}}"
+
+    def _assignment(self, code: Source, field: str, mapped: Mapped, proto: FieldDescriptor) -> list[str]:
+        """The lines that set a field of `message`."""
+        target, absent = f"message.{proto.name}", self._absent
+        if mapped.nested is not None:
+            fill, absent = code.refer(mapped.nested.fill, f"fill_{proto.name}"), None
+            lines = [f"{fill}({target}, {field})"]
+            if proto.is_repeated:
+                return [f"for item in {field}:", f"    {fill}({target}.add(), item)"]
+        else:
+            encoded = field if mapped.encode is None else f"{code.refer(mapped.encode, 'encode')}({field})"
+            lines = [f"{target} = {encoded}"]
+            if proto.is_repeated or proto.message_type is not None:
+                message = code.refer(self.message_type, "Message")
+                lines = [f"message.MergeFrom({message}({proto.name}={encoded}))"]
+        if not proto.has_presence:
+            return lines
+        comparison = "is not" if absent is None else "!="
+        return [f"if {field} {comparison} {absent!r}:", *indented(lines)]
 
     def _encoded(self, code: Source, field: str, mapped: Mapped, proto: FieldDescriptor) -> str:
         function, absent = mapped.encode, self._absent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -42,6 +42,10 @@ class Key(NamedTuple):
     partition: int
 
 
+class Names(NamedTuple):
+    names: tuple[str, ...]
+
+
 BATCH = Conversion(Batch, pb.ShareStateBatch, {"first": "first_offset"})
 DELTA = Conversion(Delta, pb.ShareDelta, {"state_batches": Mapped(nested=BATCH)}, absent=-1)
 TOPICS = Mapped(
@@ -53,6 +57,8 @@ HEARTBEAT = Conversion(Heartbeat, groups.ShareGroupHeartbeatRequest, {"topics": 
 RECORD = Conversion(
     Record, pb.ShareStateRecord, {"key": Mapped(nested=Conversion(Key, pb.SharePartitionKey))}
 )
+NAMES = Conversion(Names, groups.TopicNames)
+HEARTBEATS = [Heartbeat("g", None, None), Heartbeat("g", "", ()), Heartbeat("g", "r", ("a", "b"))]
 
 
 def test_fields_of_equal_name_and_renamed_fields_are_converted() -> None:
@@ -85,9 +91,7 @@ def test_the_absent_value_is_not_written(epoch: int) -> None:
     assert DELTA.value(message, name="a").leader_epoch == epoch
 
 
-@pytest.mark.parametrize(
-    "heartbeat", [Heartbeat("g", None, None), Heartbeat("g", "", ()), Heartbeat("g", "r", ("a", "b"))]
-)
+@pytest.mark.parametrize("heartbeat", HEARTBEATS)
 def test_optional_fields_keep_absence_and_emptiness_apart(heartbeat: Heartbeat) -> None:
     message = HEARTBEAT.message(heartbeat)
     assert message.HasField("rack_id") == (heartbeat.rack_id is not None)
@@ -99,3 +103,24 @@ def test_a_nested_message_may_be_absent(record: Record) -> None:
     message = RECORD.message(record)
     assert message.HasField("key") == (record.key is not None)
     assert RECORD.value(message) == record
+
+
+@pytest.mark.parametrize(
+    ("conversion", "value"),
+    [
+        (BATCH, Batch(0, 5)),
+        (DELTA, Delta("a", 7, -1)),
+        (DELTA, Delta("a", 0, 0, (Batch(3, 5), Batch(6, 6)))),
+        *((HEARTBEAT, heartbeat) for heartbeat in HEARTBEATS),
+        (RECORD, Record(None)),
+        (RECORD, Record(Key("", 0))),
+        (NAMES, Names(("a", ""))),
+    ],
+)
+def test_filling_a_message_equals_creating_it(conversion: Conversion[Any, Any], value: Any) -> None:
+    message = conversion.message_type()
+    conversion.fill(message, value)
+    assert message == conversion.message(value)
+    assert message.SerializeToString(deterministic=True) == conversion.message(value).SerializeToString(
+        deterministic=True
+    )

@@ -232,14 +232,15 @@ class ShareState:
 
     def apply(self, delta: ShareDelta) -> None:
         """Applies a delta of this checkpoint epoch."""
-        if delta.leader_epoch >= 0:
-            self.leader_epoch = delta.leader_epoch
-        if delta.start_offset >= 0:
-            self.start_offset = delta.start_offset
-        self.delivery_complete_count = delta.delivery_complete_count
-        self.last_delta_index = delta.delta_index
-        self.delta_indices.append(delta.delta_index)
-        combine_into(self.runs, delta.state_batches, self.start_offset)
+        _, index, _, leader_epoch, start_offset, count, batches, _, _ = delta
+        if leader_epoch >= 0:
+            self.leader_epoch = leader_epoch
+        if start_offset >= 0:
+            self.start_offset = start_offset
+        self.delivery_complete_count = count
+        self.last_delta_index = index
+        self.delta_indices.append(index)
+        combine_into(self.runs, batches, self.start_offset)
 
 
 @dataclass(slots=True)

@@ -70,9 +70,10 @@ _FAILED: Final[dict[str, str | Mapped]] = {
 _BATCHES: Final[dict[str, str | Mapped]] = _FAILED | {
     "state_batches": Mapped(nested=Conversion(StateBatch, pb.ShareStateBatch, _BATCH_FIELDS))
 }
+_CHECKPOINT: Final = Conversion(ShareCheckpoint, pb.ShareCheckpoint, _BATCHES)
 _COLUMNS: Final = Conversion(ShareCheckpoint, pb.StateColumns.Checkpoint, _FAILED)
 _CONVERSIONS: Final[dict[str, tuple[type, Conversion[Any, Any]]]] = {
-    "checkpoint": (ShareCheckpoint, Conversion(ShareCheckpoint, pb.ShareCheckpoint, _BATCHES)),
+    "checkpoint": (ShareCheckpoint, _CHECKPOINT),
     "delta": (ShareDelta, Conversion(ShareDelta, pb.ShareDelta, _BATCHES, absent=NOT_CHANGED)),
     "checkpoint_tombstone": (
         CheckpointTombstone,
@@ -85,8 +86,8 @@ _WITH_ZEROS: Final = Conversion(
     pb.StateWithZeros.Batch,
     BATCH_FIELDS | {"note": Mapped(nested=Conversion(StateNote, pb.StateWithZeros.Note, _NOTE_FIELDS))},
 )
-_ENCODERS: Final = {record: (kind, conversion.fields) for kind, (record, conversion) in _CONVERSIONS.items()}
-"""By type of record: its kind, and the function that returns the fields of its message."""
+_ENCODERS: Final = {record: (kind, conversion.fill) for kind, (record, conversion) in _CONVERSIONS.items()}
+"""By type of record: its kind, and the function that sets the fields of its message."""
 
 
 class ShareRecordCodec:
@@ -94,11 +95,12 @@ class ShareRecordCodec:
 
     def encode(self, record: ShareRecord) -> bytes:
         """Returns the payload of a record."""
-        kind, fields = _ENCODERS[type(record)]
         if isinstance(record, ShareCheckpoint) and len(record.state_batches) >= COLUMNS_FROM:
-            return _key(record.key) + _for_columns(record, fields)
-        value: dict[str, Any] = {kind: fields(record)}
-        return _key(record.key) + pb.ShareStateRecord(**value).SerializeToString()
+            return _key(record.key) + _for_columns(record)
+        kind, fill = _ENCODERS[type(record)]
+        message = pb.ShareStateRecord()
+        fill(getattr(message, kind), record)
+        return _key(record.key) + message.SerializeToString()
 
     def decode(self, payload: bytes) -> ShareRecord:
         """Returns the record of a payload; raises ValueError if it is invalid or of an unknown kind."""
@@ -128,11 +130,11 @@ def _key(key: SharePartitionKey) -> bytes:
     return pb.ShareStateRecord(key=_KEY.message(key)).SerializeToString()
 
 
-def _for_columns(record: ShareCheckpoint, fields: Any) -> bytes:
+def _for_columns(record: ShareCheckpoint) -> bytes:
     """Returns the encoded checkpoint in parts, which parsers merge."""
     batches = record.state_batches
     noted = [index for index, batch in enumerate(batches) if batch.note is not None]
-    rest = fields(record._replace(state_batches=()))
+    rest = _CHECKPOINT.fields(record._replace(state_batches=()))
     head = pb.ShareStateRecord(checkpoint=pb.ShareCheckpoint(**rest, columns=True, noted=noted))
     chunks = [_chunk(batches[index : index + CHUNK]) for index in range(0, len(batches), CHUNK)]
     return b"".join((head.SerializeToString(), *chunks))
