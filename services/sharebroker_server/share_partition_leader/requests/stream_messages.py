@@ -135,19 +135,18 @@ class AckRequest(NamedTuple):
 
 def group_acks(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[AckGroup, list[AckRequest]]:
     """Acknowledgements by group, ascending; repeated acknowledgements of a record keep their order."""
-    groups: dict[AckGroup, list[AckRequest]] = {}
+    groups: dict[tuple[str, int, bool, int | None, bool, int, bool, str], list[AckRequest]] = {}
     for ack in acknowledgements:
         first, ack_type = ack.first_offset, _type_number(ack.type)
         last = ack.last_offset if ack.HasField("last_offset") else first
         delay_ms = ack.delay_ms if ack.HasField("delay_ms") else None
-        renewal = ack_type == RENEW
         reason = ack.reason if ack_type in _FAILURES else ""
-        details = (delay_ms, ack.unseen, ack.lock_ms, ack.blameless, reason)
-        group = AckGroup(ack.topic_id, ack.partition, renewal, *details)
-        groups.setdefault(group, []).append(AckRequest(first, last, ack_type, ack.lock_token, ack.id))
+        renewal = ack_type == RENEW
+        key = (ack.topic_id, ack.partition, renewal, delay_ms, ack.unseen, ack.lock_ms, ack.blameless, reason)
+        groups.setdefault(key, []).append(AckRequest(first, last, ack_type, ack.lock_token, ack.id))
     for acks in groups.values():
         acks.sort(key=itemgetter(0))
-    return groups
+    return {AckGroup(*key): acks for key, acks in groups.items()}
 
 
 def _type_number(ack_type: int) -> int:
