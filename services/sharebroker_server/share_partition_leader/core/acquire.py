@@ -66,16 +66,17 @@ class Acquisition:
         self._log = log_batches
         self._acquired: list[AcquiredRange] = []
         self.count = 0
+        base = log_batches[0][0]
         # The log no longer has the offsets between the fetch offset and the first batch.
-        if log_batches[0][0] > fetch_offset:
-            in_flight.archive(fetch_offset, log_batches[0][0] - 1, RecordEvent.COMPACT)
-        self._base = max(log_batches[0][0], in_flight.start)
+        if base > fetch_offset:
+            in_flight.archive(fetch_offset, base - 1, RecordEvent.COMPACT)
+        self._base = base if base > in_flight.start else in_flight.start
         self._last = log_batches[-1][1]
         # The most records to lock in this call, which is strict, and to acquire, which may be exceeded up to
         # the end of a record batch.
         full = in_flight.is_archiving_full(settings)
         self._most = 0 if full else settings.max_record_locks - in_flight.locked
-        self._room = min(request.max_records, self._most)
+        self._room = request.max_records if request.max_records < self._most else self._most
 
     def run(self, locks: Locks, now: float) -> list[AcquiredRange]:
         """Acquires records; ranges ascend, each within one batch."""
@@ -88,11 +89,15 @@ class Acquisition:
         if in_flight.runs:
             self._walk()
         redelivered = self.count
-        if self._last >= in_flight.after_end and self._has_room_for_new():
-            first = self._first_new(in_flight.after_end)
+        after_end = in_flight.after_end
+        if self._last >= after_end and self._has_room_for_new():
+            first = self._base if self._base > after_end else after_end
+            if self._log[0][1] < first:
+                first = self._after_gap(first)
             last = self._before_deferred(first, self._last)
-            for run in self._new_runs(first, last) if first <= last else ():
-                in_flight.append(run)
+            if first <= last:
+                for run in self._new_runs(first, last):
+                    in_flight.append(run)
         in_flight.locked += self.count
         in_flight.ready -= redelivered
         acquired = self._acquired
@@ -227,11 +232,8 @@ class Acquisition:
         self._in_flight.replace(index, units)
         return index + len(units)
 
-    def _first_new(self, after_end: int) -> int:
-        """The first offset of the log that was never fetched, after a gap in the log if one comes first."""
-        first = max(self._base, after_end)
-        if self._log[0][1] >= first:
-            return first
+    def _after_gap(self, first: int) -> int:
+        """The first offset of the log from an offset on, after a gap in the log if one comes first."""
         return max(first, next(base for base, last in self._log if last >= first))
 
     def _before_deferred(self, first: int, last: int) -> int:
@@ -276,7 +278,7 @@ class Acquisition:
 
     def _units(self, first: int, last: int) -> list[Batch]:
         """Splits first..last into units of at least `batch_size`, at boundaries of record batches."""
-        size = max(1, self._request.batch_size)
+        size = self._request.batch_size if self._request.batch_size > 0 else 1
         units = []
         if last - first >= size and self._request.mode is not _RECORD_LIMIT:
             for base, _ in self._log:
@@ -384,7 +386,7 @@ def unlimited(
     The caller continues to read after them.
     """
     size = batches[-1][1] - batches[0][0] + 1
-    request = request._replace(max_records=size, mode=AcquireMode.BATCH_OPTIMIZED)
+    request = replace(request, max_records=size, mode=AcquireMode.BATCH_OPTIMIZED)
     return request, replace(settings, max_record_locks=in_flight.locked + in_flight.ready + size)
 
 
@@ -429,8 +431,8 @@ def postpone(
 
 def count_acquired(counts: Counts, acquired: Sequence[AcquiredRange]) -> None:
     """Counts acquired records."""
-    for item in acquired:
-        size = item.last - item.first + 1
+    for first, last, delivery_count, _, _ in acquired:
+        size = last - first + 1
         counts.acquired += size
-        if item.delivery_count > 1:
+        if delivery_count > 1:
             counts.redelivered += size

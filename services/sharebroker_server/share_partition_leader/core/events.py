@@ -96,7 +96,8 @@ class LoadedState:
     clock_offset_ms: float = 0.0
 
 
-class AcquireRequest(NamedTuple):
+@dataclass(slots=True)
+class AcquireRequest:
     """A request for records of one member.
 
     `batch_size` is the size of acquired ranges (Kafka: BatchSize, from 1). `with_markers` includes
@@ -111,6 +112,18 @@ class AcquireRequest(NamedTuple):
     with_markers: bool = False
     session: str = ""
     lock: float = 0.0
+
+    def limited_to(self, max_records: int) -> AcquireRequest:
+        """The same request for another number of records."""
+        return AcquireRequest(
+            self.member,
+            max_records,
+            self.batch_size,
+            self.mode,
+            self.with_markers,
+            self.session,
+            self.lock,
+        )
 
 
 @dataclass(slots=True)

@@ -349,7 +349,7 @@ class InFlight:
         for run in self.runs:
             if run.state not in FINISHED:
                 break
-            self.complete_count -= run.size
+            self.complete_count -= run.last - run.first + 1
             passed += 1
         self._drop(passed)
         return passed > 0

@@ -72,9 +72,7 @@ class Locks:
         lock.durable = True
         return lock
 
-    def renew(
-        self, held: Sequence[tuple[Run, Lock]], deadline: float, *, durable: bool = False
-    ) -> list[Lock]:
+    def renew(self, held: Sequence[tuple[Run, Lock]], deadline: float, durable: bool = False) -> list[Lock]:
         """Replaces the locks of runs by their successors: same acquisition, another deadline.
 
         Returns the successors that have to be stored: durable ones, and those of durable ones.

@@ -101,7 +101,7 @@ class Transition:
 
     __slots__ = ("batches", "blameless", "failed", "gaps", "letters", "locks", "rejected", "reply", "runs")
 
-    def __init__(self, reply: Reply | None = None, *, blameless: bool = False, letters: bool = False) -> None:
+    def __init__(self, reply: Reply | None = None, blameless: bool = False, letters: bool = False) -> None:
         self.reply = reply
         self.blameless = blameless
         self.letters = letters
@@ -258,9 +258,11 @@ class Run:
 
     def target_batch(self) -> StateBatch:
         """The state after the pending transition, as it is written."""
-        if self.target is not AVAILABLE:
-            failure = self.failure if self.target is ARCHIVING else None
-            return state_batch(self.first, self.last, self.target, self.delivery_count, 0, failure)
+        target = self.target
+        if target in FINISHED:
+            return StateBatch(self.first, self.last, target, self.delivery_count)
+        if target is ARCHIVING:
+            return state_batch(self.first, self.last, target, self.delivery_count, 0, self.failure)
         blameless = self.pending is not None and self.pending.blameless
         count = self.count_before if blameless else self.delivery_count
         return state_batch(self.first, self.last, AVAILABLE, count, self.target_not_before_ms)

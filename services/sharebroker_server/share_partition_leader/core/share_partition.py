@@ -249,7 +249,7 @@ class SharePartition:
             effects.acquired = acquired
             effects.deadline = self.next_deadline()
             # A member that lost its session may never have received the records: it has to renew first.
-            if is_durable(request.member, request.lock) and not request.session:
+            if request.lock and is_durable(request.member, request.lock) and not request.session:
                 self._store_lock(acquired[0].first, effects)
 
     def _acknowledge(self, event: events.Acknowledge, now: float, effects: Effects) -> None:
@@ -264,16 +264,16 @@ class SharePartition:
             self.settings.check_lock(event.lock)
         if event.blameless:
             validate_releases(batches, "blameless")
-        blameless = event.blameless or not self.settings.releases_count
-        transition = Transition(event.reply, blameless=blameless)
-        retry = self._retry(RetryCause.RELEASE, now, delay)
+        transition = Transition(event.reply, event.blameless or not self.settings.releases_count)
+        waits = delay is not None or self.settings.backoff is not None
+        retry = self._retry(RetryCause.RELEASE, now, delay) if waits else None
         renewed = mark(self.in_flight, self.settings, event.member, batches, transition, retry)
         count_acknowledged(self.counts, batches)
-        transition.describe_failures(self._stored_time(now), event.reason)
+        if transition.failed is not None:
+            transition.describe_failures(self._stored_time(now), event.reason)
         if renewed:
             deadline = now + (event.lock or self.settings.lock_duration)
-            durable = is_durable(event.member, event.lock)
-            transition.locks = self._locks.renew(renewed, deadline, durable=durable)
+            transition.locks = self._locks.renew(renewed, deadline, is_durable(event.member, event.lock))
         self._reply_when_durable(transition, batches, effects)
 
     def _reconcile(self, event: events.Reconcile, now: float, effects: Effects) -> None:
@@ -384,7 +384,7 @@ class SharePartition:
             if not self.stopping:
                 self._writes.add_retries(transitions, now)
         self._persist_start_offset(effects)
-        effects.deadline = self.next_deadline()
+        effects.deadline = self.next_deadline() if error is not None or self.in_flight.due else None
         effects.unused = self._abandoned and self.unused
 
     def _letters_written(self, event: events.LettersWritten, now: float, effects: Effects) -> None:

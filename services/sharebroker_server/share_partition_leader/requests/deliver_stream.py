@@ -250,7 +250,7 @@ class DeliverySession:
             share_partition.add_listener(self)
             return
         try:
-            fetched = share_partition.acquire(self._request._replace(max_records=self._credit))
+            fetched = share_partition.acquire(self._request.limited_to(self._credit))
         except KafkaError as error:
             self._start(key, self._retry_later(key, error))
             return
@@ -263,7 +263,7 @@ class DeliverySession:
             share_partition.add_listener(self)
 
     async def _deliver_cold(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
-        request = self._request._replace(max_records=max(self._credit, 1))
+        request = self._request.limited_to(max(self._credit, 1))
         try:
             fetched = await share_partition.acquire_uncached(request)
         except KafkaError as error:

@@ -239,7 +239,7 @@ class Fetch:
         kept = Fetched(fetched.acquired, b"") if self._call.without_records else fetched
         self._fetched.setdefault(part, []).append(kept)
         request = self._request
-        self._request = AcquireRequest(request.member, request.max_records - fetched.offsets, *request[2:])
+        self._request = request.limited_to(request.max_records - fetched.offsets)
         self._bytes += len(fetched.records)
         self._available.set()  # the partition may have more
 

@@ -411,8 +411,8 @@ async def test_uncached_records_are_read_once_for_all_callers(harness: Harness, 
     reading = asyncio.create_task(share_partition.acquire_uncached(request))
     await settle()
     assert acquire(share_partition, other) is NotFetched.NO_RECORDS
-    assert (
-        await share_partition.acquire_uncached(request._replace(member=other.holder)) is NotFetched.NO_RECORDS
+    assert await share_partition.acquire_uncached(AcquireRequest(other.holder, 500, 500)) is (
+        NotFetched.NO_RECORDS
     )
     share_partition.add_listener(other)
     harness.records.open.set()
