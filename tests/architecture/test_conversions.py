@@ -22,9 +22,9 @@ LEFT_OUT = {
     # Inspection names the share-partition once, for all its records, and omits the journal.
     ("CheckpointTombstone", "LogRecord"): {"key"},
     ("DeltaTombstone", "LogRecord"): {"key"},
-    ("ShareCheckpoint", "LogRecord"): {"failed", "key"},
+    ("ShareCheckpoint", "LogRecord"): {"failed", "kept_since", "key"},
     ("ShareDelta", "LogRecord"): {"failed", "key"},
-    ("ShareState", "LogRecord"): {"last_delta_index", "delta_indices"},
+    ("ShareState", "LogRecord"): {"last_delta_index", "delta_indices", "kept_since"},
     # Requests: the caller converts these fields, or they are of no use to the receiver.
     ("AckBatch", "Range"): {"token"},
     ("AckPart", "Partition"): {"blameless", "delay", "lock", "reason"},

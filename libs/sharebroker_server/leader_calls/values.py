@@ -177,7 +177,7 @@ class LettersCall(NamedTuple):
 
     `still_archiving`: all offsets of the share-partition whose letters may be sent again, first and last of
     each range. Offsets and ranges ascend. Without records only the note of letters written is changed.
-    `sequence` increases with each request of a source leader epoch.
+    `sequence` increases with each request of a source leader epoch. `state_epoch` is that of the failures.
     """
 
     topic_id: str

@@ -16,11 +16,15 @@ from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 
 
 class SharePartitionState(NamedTuple):
-    """The stored state; a start offset of -1 is not set yet."""
+    """The stored state; a start offset of -1 is not set yet.
+
+    `kept_since` is the state epoch since which initialisations have kept the state; 0: `state_epoch`.
+    """
 
     state_epoch: int
     start_offset: int
     batches: tuple[StateBatch, ...]
+    kept_since: int = 0
 
 
 Changes = Sequence[tuple[SharePartitionKey, StateWrite]]

@@ -214,7 +214,7 @@ class Leadership:
             task.cancel()
             return
         loaded, key = task.result(), share_key(group_id, led.log)
-        if await is_changed(self._persister, key, loaded.core.loaded_under):
+        if await is_changed(self._persister, key, loaded.core.loaded_state.loaded_under):
             loaded.retire()
 
     def metadata_changed(self, record: CatalogRecord) -> None:

@@ -110,6 +110,26 @@ async def test_only_its_group_receives_a_retried_record(
         assert await reading(harness, cluster, other, (topic, topic_id)) == {0, 1, 2, 4}
 
 
+async def test_each_failure_of_a_retried_record_is_listed_once(harness: Harness) -> None:
+    topic, _ = await harness.client.create(1)
+    group = await harness.client.group()
+    await harness.client.publish(topic, ["a", "b", "c"], partition=0)
+    await rejected(harness, group, topic)
+    for failed, copy in ((1, 3), (3, 4)):
+        request = admin.RetryFailedRecordsRequest(group_id=group, topic=topic)
+        request.partitions.add(partition=0, offsets=[failed])
+        (result,) = (await harness.client.admin.RetryFailedRecords(request, timeout=TIMEOUT)).results
+        assert result.copy_offset == copy
+        assert not any(
+            await harness.client.acknowledge(
+                group, "m", await harness.client.acquire_all(group, topic, 1, "m"), REJECT
+            )
+        )
+    listing = admin.ListFailedRecordsRequest(group_id=group, topic=topic)
+    entries = (await harness.client.admin.ListFailedRecords(listing, timeout=TIMEOUT)).entries
+    assert [(entry.first_offset, entry.last_offset) for entry in entries] == [(1, 1), (3, 3), (4, 4)]
+
+
 async def test_plain_consumers_see_the_copy_with_its_headers(harness: Harness, cluster: Cluster) -> None:
     topic, _ = await harness.client.create(1)
     group = await harness.client.group()

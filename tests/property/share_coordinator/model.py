@@ -32,6 +32,17 @@ class Rejected(Exception):
         self.code = code
 
 
+def neighbours(offsets: list[int]) -> list[list[int]]:
+    """Returns ascending offsets as parts without gaps."""
+    parts: list[list[int]] = []
+    for offset in offsets:
+        if parts and parts[-1][-1] == offset - 1:
+            parts[-1].append(offset)
+        else:
+            parts.append([offset])
+    return parts
+
+
 @dataclass
 class NaiveJournal:
     """A list of (offsets, their description)."""
@@ -42,17 +53,16 @@ class NaiveJournal:
     def add(self, update: JournalUpdate, finished: Callable[[int], bool]) -> None:
         added: list[tuple[list[int], FailedRecords]] = []
         for entry in update.records:
-            parts: list[list[int]] = []
-            for offset in range(entry.first, entry.last + 1):
-                if finished(offset):
-                    continue
-                if parts and parts[-1][-1] == offset - 1:
-                    parts[-1].append(offset)
-                else:
-                    parts.append([offset])
+            offsets = range(entry.first, entry.last + 1)
+            parts = neighbours([offset for offset in offsets if not finished(offset)])
             added += [(part, entry) for part in parts]
         if not added:
             return
+        again = {offset for part, _ in added for offset in part}
+        before, self.entries = self.entries, []
+        for part, entry in before:
+            kept = neighbours([offset for offset in part if offset not in again])
+            self.entries += [(piece, entry) for piece in kept]
         for part, entry in added:
             if self.entries and self._expires_too(part, entry):
                 part = [*self.entries.pop()[0], *part]
@@ -86,6 +96,7 @@ class Partition:
     count: int
     offsets: NaiveRuns = field(default_factory=NaiveRuns)
     journal: NaiveJournal = field(default_factory=NaiveJournal)
+    kept_since: int = 0
 
     def finished(self, offset: int) -> bool:
         (_, state), _ = self.offsets.values.get(offset, ((0, 0), None))
@@ -147,6 +158,8 @@ class Model:
             known = start_has_epoch or start_offset == there.start_offset
             keeps = (keep_existing or start_offset == -1) and there.state_epoch >= since_epoch
             if keeps or (there.state_epoch == state_epoch and known):
+                if there.state_epoch < state_epoch and not there.kept_since:
+                    there.kept_since = there.state_epoch
                 there.state_epoch = state_epoch
                 return
             leader_epoch, journal = there.leader_epoch, there.journal.end_before(start_offset)
@@ -174,7 +187,7 @@ class Model:
             if command.lease_epoch < command.leader_epoch:
                 raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH)
         there.leader_epoch = command.leader_epoch
-        return ReadReply(there.state_epoch, there.start_offset, tuple(there.offsets.runs()))
+        return ReadReply(there.state_epoch, there.start_offset, tuple(there.offsets.runs()), there.kept_since)
 
     def write(self, command: Write) -> None:
         there = self.partitions.get(command.key)

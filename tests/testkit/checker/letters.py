@@ -25,7 +25,6 @@ class ExpectedLetters:
         self._failed: set[int] = set()
         self._rejected: set[int] = set()
         self._written: Counter[int] = Counter()
-        self._permitted: Counter[int] = Counter()
         self._resets = 0
 
     @property
@@ -39,12 +38,6 @@ class ExpectedLetters:
         self._rejected.clear()
         self._resets += 1
 
-    def initialised_again(self) -> None:
-        """Permits a second letter of each archiving record: the state was kept under a higher state epoch, to
-        which notes belong (decision 0103).
-        """
-        self._permitted.update(offset for offset in self._failed if self._stored.archiving(offset))
-
     def rejected(self, offset: int) -> None:
         """Adds a rejection that was applied: no later acceptance replaces it."""
         self._rejected.add(offset)
@@ -57,12 +50,11 @@ class ExpectedLetters:
         """Adds a letter. Raises Violation."""
         offset = letter.offset
         self._written[offset] += 1
-        permitted = self._resets + self._permitted[offset]
-        if self._written[offset] > 1 + permitted:
+        if self._written[offset] > 1 + self._resets:
             broken(Invariant.LETTER_ONCE, f"{self._share} {offset} has another letter")
         # An acceptance whose response was an error may be stored, although the record fails later.
         waits = self._stored.archiving(offset) or offset < self._stored.start
-        if self._required and not permitted and not waits:
+        if self._required and not self._resets and not waits:
             broken(Invariant.LETTER_OF_FAILURE, f"{self._share} {offset} is not archiving")
 
     def check(self, offsets: Iterable[int], accepted: Iterable[int]) -> None:

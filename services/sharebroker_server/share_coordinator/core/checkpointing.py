@@ -48,7 +48,11 @@ def first_checkpoint(command: Initialize, state: ShareState | None, now: float) 
     """
     if state is not None and command.keeps(state):
         kept = cold_checkpoint(command.key, state, now)
-        return kept._replace(state_epoch=command.state_epoch, create_timestamp_ms=kept.write_timestamp_ms)
+        return kept._replace(
+            state_epoch=command.state_epoch,
+            create_timestamp_ms=kept.write_timestamp_ms,
+            kept_since=state.kept_since or state.state_epoch,
+        )
     # The leader epoch survives the state, so that a leader of the earlier state stays fenced.
     leader_epoch = 0 if state is None else state.leader_epoch
     start_offset, now_ms = command.start_offset, int(now * 1000)
@@ -83,6 +87,7 @@ def cold_checkpoint(
         int(now * 1000),
         tuple(state.runs),
         journal,
+        state.kept_since,
     )
 
 
@@ -122,6 +127,7 @@ def change(
         now_ms,
         tuple(runs),
         failed,
+        state.kept_since,
     )
 
 

@@ -140,11 +140,12 @@ class LeaseRequired:
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """The state that a leader loads."""
+    """The state that a leader loads; `kept_since` is as in a checkpoint."""
 
     state_epoch: int
     start_offset: int
     state_batches: tuple[StateBatch, ...]
+    kept_since: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 A state write lists the failed records among those that it archives, and the stored record contains both. A
 record is therefore in the journal exactly if its archived or archiving state is durable. `new_failures` omits
-records that were so before, or finished, so a repeated write adds nothing.
+records that were so before, or finished, so a repeated write adds nothing. A record that fails again after a
+failure that was undone has the entry of the later one only.
 
 The journal is no part of the state, so a checkpoint does not repeat it: an acknowledgement costs the same
 with a full journal. A cold checkpoint contains the complete journal. Until then the shard's log is needed
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.model import ENDED, Disposition, FailedRecords, JournalUpdate, SharePartitionKey
+from sharebroker_server.offset_spans import joined, split_by_spans
 from sharebroker_server.share_coordinator.core.state import ShareState, count_below
 
 
@@ -34,12 +36,13 @@ class Journal:
 
     def apply(self, update: JournalUpdate) -> None:
         """Adds the records of an update, or replaces the journal; then applies the limit."""
-        entries = self.entries
         if update.complete:
-            entries.clear()
+            self.entries.clear()
             self.dropped = 0
         self.dropped += update.dropped
         self.limit = update.limit
+        self._remove(update.records)
+        entries = self.entries
         for entry in update.records:
             if entries and _continues(entries[-1], entry):
                 entry = entry._replace(first=entries.pop().first)
@@ -47,6 +50,20 @@ class Journal:
         while len(entries) > update.limit:
             oldest = entries.popleft()
             self.dropped += oldest.last - oldest.first + 1
+
+    def _remove(self, records: Iterable[FailedRecords]) -> None:
+        """Removes records that fail again: their earlier failure was undone, as its write had no response."""
+        again = joined(sorted((entry.first, entry.last) for entry in records))
+        if not again or not any(
+            entry.first <= again[-1][1] and entry.last >= again[0][0] for entry in self.entries
+        ):
+            return
+        self.entries = deque(
+            entry._replace(first=first, last=last)
+            for entry in self.entries
+            for first, last, index in split_by_spans(entry.first, entry.last, again)
+            if index is None
+        )
 
     def complete(self) -> JournalUpdate:
         """Returns the update that restores this journal."""

@@ -26,6 +26,7 @@ Three numbers order the records:
 * The *checkpoint epoch* counts checkpoints. A delta carries the epoch of its checkpoint, and is ignored
   unless that is the latest one. The number wraps; only equality counts.
 * The *state epoch* is the group epoch of the initialisation. A write or delete with a lower one is fenced.
+  `kept_since` is the state epoch of the oldest initialisation after which the state was only kept.
 * The *leader epoch* is the lease epoch of the partition's leader. A read raises it, and a read or write with
   a lower one is fenced. It survives a new initialisation, so that an old leader stays fenced. It is
   at most the epoch of the partition's lease: a higher one would fence all leaders, permanently.
@@ -186,7 +187,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
 
     def _read(self, command: c.Read, now: float) -> _Decision:
         state = check_read(command, self._states.get(command.key))
-        reply = c.ReadReply(state.state_epoch, state.start_offset, tuple(state.runs))
+        reply = c.ReadReply(state.state_epoch, state.start_offset, tuple(state.runs), state.kept_since)
         if state.leader_epoch == command.leader_epoch:
             return Decision((), reply)
         if command.lease_epoch is None:

@@ -28,6 +28,7 @@ class ShareCheckpoint(NamedTuple):
     """The complete state; the two times differ in a cold checkpoint.
 
     `failed` changes the journal (`core.journal`), which is not part of the state; None: it does not change.
+    `kept_since` is the state epoch since which initialisations have kept the state; 0: `state_epoch`.
     """
 
     key: SharePartitionKey
@@ -40,6 +41,7 @@ class ShareCheckpoint(NamedTuple):
     write_timestamp_ms: int
     state_batches: tuple[StateBatch, ...]
     failed: JournalUpdate | None = None
+    kept_since: int = 0
 
 
 class ShareDelta(NamedTuple):
@@ -208,6 +210,7 @@ class ShareState:
     write_timestamp_ms: int
     last_delta_index: int = field(default=-1, compare=False)
     delta_indices: list[int] = field(default_factory=list)
+    kept_since: int = 0
 
     @classmethod
     def of(cls, checkpoint: ShareCheckpoint, position: int, last_delta_index: int) -> ShareState:
@@ -223,6 +226,7 @@ class ShareState:
             checkpoint.create_timestamp_ms,
             checkpoint.write_timestamp_ms,
             last_delta_index,
+            kept_since=checkpoint.kept_since,
         )
 
     @property

@@ -42,7 +42,9 @@ class StateCommands:
         """Reads a state for its leader."""
         reply = await self._submit(*key, lambda own: c.Read(own, leader_epoch))
         assert isinstance(reply, c.ReadReply)
-        return SharePartitionState(reply.state_epoch, reply.start_offset, reply.state_batches)
+        return SharePartitionState(
+            reply.state_epoch, reply.start_offset, reply.state_batches, reply.kept_since
+        )
 
     def write(self, key: SharePartitionKey, change: StateWrite) -> Begun:
         """Starts a state write."""

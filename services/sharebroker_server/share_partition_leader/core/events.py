@@ -87,6 +87,7 @@ class LoadedState:
     """The stored state, with the start offset resolved (never -1).
 
     `clock_offset_ms`: stored times minus times of this process, whose clock may differ from that of Redis.
+    `kept_since`: the state epoch since which initialisations have kept the state; 0: `state_epoch`.
     """
 
     state_epoch: int
@@ -94,6 +95,20 @@ class LoadedState:
     start_offset: int
     batches: tuple[StateBatch, ...] = ()
     clock_offset_ms: float = 0.0
+    kept_since: int = 0
+
+    @property
+    def loaded_under(self) -> tuple[int, int]:
+        """The state epoch and the leader epoch."""
+        return self.state_epoch, self.leader_epoch
+
+    @property
+    def failed_under(self) -> tuple[int, int]:
+        """The epochs of letters: a record fails once per state epoch, and a leader epoch has one sender.
+
+        An initialisation that keeps the state does not change the state epoch here.
+        """
+        return self.kept_since or self.state_epoch, self.leader_epoch
 
 
 @dataclass(slots=True)

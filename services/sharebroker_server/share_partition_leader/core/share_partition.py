@@ -91,20 +91,20 @@ class SharePartition:
 
     `tokens` is shared by all share-partitions of a partition under one leader epoch, of any group and after
     any reload: the token of an earlier acquisition must never match a later lock. `settings` are the limits
-    in effect, `counts` what happened to the records, `stopping`: requests are rejected. `in_flight` is for
-    queries; only this class changes it. Raises: KafkaError UNKNOWN_SERVER_ERROR if the loaded state is
-    inconsistent.
+    in effect, `counts` what happened to the records, `stopping`: requests are rejected. `in_flight` and
+    `loaded_state` are for queries; only this class changes the former. Raises: KafkaError
+    UNKNOWN_SERVER_ERROR if the loaded state is inconsistent.
     """
 
     __slots__ = (
         "_abandoned",
-        "_loaded_state",
         "_locks",
         "_persisted_start",
         "_sent_start",
         "_writes",
         "counts",
         "in_flight",
+        "loaded_state",
         "settings",
         "stopping",
     )
@@ -120,7 +120,7 @@ class SharePartition:
         self.counts = counts or Counts()
         self.stopping = False
         self.in_flight = load(loaded)
-        self._loaded_state = replace(loaded, batches=())  # the runs have replaced them
+        self.loaded_state = replace(loaded, batches=())  # the runs have replaced them
         self._locks = Locks(self.in_flight, tokens or tokens_of(loaded.leader_epoch))
         self._writes = WriteQueue()
         self._sent_start = self._persisted_start = loaded.start_offset
@@ -141,16 +141,16 @@ class SharePartition:
         transitions = self._writes.take()
         if not transitions:
             return None
-        write = build_write(self.in_flight, self._loaded_state, transitions, self.settings)
+        write = build_write(self.in_flight, self.loaded_state, transitions, self.settings)
         self._sent_start = write.start_offset
         return write
 
     # Queries
 
     @property
-    def loaded_under(self) -> tuple[int, int]:
-        """The state epoch and the leader epoch under which the state was loaded."""
-        return self._loaded_state.state_epoch, self._loaded_state.leader_epoch
+    def failed_under(self) -> tuple[int, int]:
+        """The state epoch of the failures, and the leader epoch."""
+        return self.loaded_state.failed_under
 
     @property
     def start_offset(self) -> int:
@@ -198,7 +198,7 @@ class SharePartition:
         if retry is not None and (deadline is None or retry < deadline):
             deadline = retry
         if due:
-            waits_until = (due[0][0] - self._loaded_state.clock_offset_ms) / 1000
+            waits_until = (due[0][0] - self.loaded_state.clock_offset_ms) / 1000
             deadline = waits_until if deadline is None else min(deadline, waits_until)
         return deadline
 
@@ -425,7 +425,7 @@ class SharePartition:
 
     def _stored_time(self, now: float) -> float:
         """The time `now` in milliseconds by the clock of stored times."""
-        return now * 1000 + self._loaded_state.clock_offset_ms
+        return now * 1000 + self.loaded_state.clock_offset_ms
 
     def _retry(self, cause: RetryCause, now: float, delay: float | None = None) -> FailedDelivery | None:
         """How long records wait whose delivery failed at `now`; None: they do not wait."""

@@ -97,7 +97,8 @@ class LetterAppend:
 def note_key(call: LettersCall) -> str:
     """Returns the key of the note of a share-partition's letters.
 
-    The state epoch is a part of it: records that fail again after their offsets were altered get new letters.
+    The state epoch of the failure is a part of it: records that fail again after their offsets were altered
+    get new letters. An initialisation that keeps the state keeps the key.
     """
     parts = (call.group_id, call.source_topic_id, str(call.source_partition), str(call.state_epoch))
     return NOTE_PREFIX + "\0".join(parts)

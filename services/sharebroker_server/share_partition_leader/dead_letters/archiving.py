@@ -23,8 +23,8 @@ class ArchivingCore(Protocol):
     settings: SharePartitionSettings
 
     @property
-    def loaded_under(self) -> tuple[int, int]:
-        """State epoch and leader epoch."""
+    def failed_under(self) -> tuple[int, int]:
+        """State epoch of the failures, and leader epoch."""
 
     def archiving(self, limit: int) -> Sequence[ArchivingRecords]:
         """Returns the records that need letters, by offset."""

@@ -113,7 +113,7 @@ class LetterSender:
         self, partition: ArchivingPartition, portion: LetterPortion, topic_id: str, number: int
     ) -> LettersCall:
         """Returns the next request: it states what is archiving now."""
-        state_epoch, leader_epoch = partition.core.loaded_under
+        state_epoch, leader_epoch = partition.core.failed_under
         return LettersCall(
             topic_id,
             number,

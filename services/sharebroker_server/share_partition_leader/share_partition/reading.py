@@ -61,7 +61,7 @@ async def load_state(
                 offset=start,
                 records=start - log.log_start_offset,
             )
-    return LoadedState(state.state_epoch, log.epoch, start, state.batches)
+    return LoadedState(state.state_epoch, log.epoch, start, state.batches, kept_since=state.kept_since)
 
 
 async def is_changed(persister: Persister, key: SharePartitionKey, loaded_under: tuple[int, int]) -> bool:

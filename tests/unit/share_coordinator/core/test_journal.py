@@ -26,6 +26,7 @@ from tests.testkit.tables import each
 from tests.unit.share_coordinator.harness import (
     ACKNOWLEDGED,
     ARCHIVED,
+    AVAILABLE,
     KEY,
     TOPIC,
     Shard,
@@ -102,6 +103,24 @@ def test_archiving_records_are_listed_once() -> None:
     archiving = StateBatch(3, 4, 3, 1, StateNote(failure=FailureNote(REJECTED, 5, "m1", "bad")))
     once = write(archiving)._replace(failed=JournalUpdate((failed,), 3))
     assert listed(opened(once, once, failing(failed))) == ([(3, 4)], 0)
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [
+        (entry(3, 4, count=3), [(8, 9), (3, 4)]),
+        (entry(4, 5, count=3), [(3, 3), (8, 9), (4, 5)]),
+        (entry(0, 9, count=3), [(0, 9)]),
+        (entry(5, 7, count=3), [(3, 4), (8, 9), (5, 7)]),
+    ],
+)
+def test_a_record_that_fails_again_has_its_newest_entry(
+    again: FailedRecords, expected: list[tuple[int, int]]
+) -> None:
+    undone = write(batch(0, 9, AVAILABLE, 2))  # a rejection without a response was undone
+    shard = opened(failing(entry(3, 4), entry(8, 9)), undone, failing(again))
+    assert listed(shard) == (expected, 0)
+    assert listed(shard.replayed()) == (expected, 0)
 
 
 def test_the_oldest_entries_are_dropped_and_counted() -> None:

@@ -458,6 +458,27 @@ def test_repeated_initialize_keeps_or_replaces_the_state(again: Initialize, wipe
     assert state.start_offset == (again.start_offset if wiped else 110)
 
 
+def test_the_oldest_epoch_since_which_the_state_was_kept_is_stored() -> None:
+    shard = Shard(CheckpointRules(deltas_per_checkpoint=0))
+    found = []
+    for command in (
+        Initialize(KEY, 1, 0),
+        Initialize(KEY, 3, -1),
+        Initialize(KEY, 5, 0, keep_existing=True),
+        Initialize(KEY, 5, 0, keep_existing=True),
+        write(batch(0, 9, 0), state_epoch=5),
+        Initialize(KEY, 7, 4),
+        Initialize(KEY, 8, -1),
+    ):
+        shard.run(command)
+        reply = shard.replayed().run(read(1))
+        assert isinstance(reply, ReadReply)
+        found.append((reply.state_epoch, reply.kept_since))
+    assert found == [(1, 0), (3, 1), (5, 1), (5, 1), (5, 1), (7, 0), (8, 7)]
+    shard.tick(1000.0)
+    assert shard.replayed().run(read(1)) == ReadReply(8, 4, (), 7)
+
+
 def test_initialize_starts_a_checkpoint_epoch_without_runs() -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, 0))

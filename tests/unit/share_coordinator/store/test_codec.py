@@ -48,7 +48,9 @@ journals = st.none() | st.builds(
     JournalUpdate, st.lists(failures, max_size=3).map(tuple), int32, int64, st.booleans()
 )
 records: st.SearchStrategy[ShareRecord] = st.one_of(
-    st.builds(ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches, journals),
+    st.builds(
+        ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches, journals, int32
+    ),
     st.builds(ShareDelta, keys, int32, int32, int32, int64, int32, batches, int64, journals),
     st.builds(CheckpointTombstone, keys, int64),
     st.builds(DeltaTombstone, keys, int32, int64),

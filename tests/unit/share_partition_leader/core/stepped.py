@@ -141,7 +141,7 @@ class SteppedPartition(SharePartition):
         return Expired(tuple(effects.lost), _queued(effects))
 
     def write(self, transitions: Collection[Transition] = ()) -> StateWrite:
-        return build_write(self.in_flight, self._loaded_state, transitions, self.settings)
+        return build_write(self.in_flight, self.loaded_state, transitions, self.settings)
 
     def complete(self, transitions: Sequence[Transition], error: ErrorCode | None = None) -> Completed:
         if error:

@@ -212,7 +212,7 @@ def _check_hints(share: SteppedPartition) -> None:
     available = [run.first for run in in_flight.runs if run.ready]
     assert in_flight.first_available() == (available[0] if available else None)
     deadlines = [run.lock.deadline for run in in_flight.runs if run.lock and run.pending is None]
-    ahead = share._loaded_state.clock_offset_ms
+    ahead = share.loaded_state.clock_offset_ms
     deadlines += [(run.not_before_ms - ahead) / 1000 for run in in_flight.runs if run.not_before_ms]
     bound = share.next_deadline()
     assert not deadlines or (bound is not None and bound <= min(deadlines))

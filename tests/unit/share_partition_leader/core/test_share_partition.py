@@ -346,7 +346,7 @@ def test_the_fetch_offset_follows_the_log_start_and_stops_at_the_end() -> None:
 
 def test_queries_show_locks_and_sizes() -> None:
     partition = Harness().partition
-    assert partition.loaded_under == (1, 1)
+    assert partition.loaded_state.loaded_under == (1, 1)
     assert partition.in_flight.sizes() == (10, 1, 10, 10, 0, 0, 0)
     assert [(held.first, held.last) for held in partition.in_flight.held()] == [(0, 9)]
     assert [(item.first, item.last) for item in partition.in_flight.held_by("m")] == [(0, 9)]

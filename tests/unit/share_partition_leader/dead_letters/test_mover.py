@@ -68,7 +68,7 @@ class Core:
 
     runs: list[ArchivingRecords] = field(default_factory=list)
     late: list[tuple[int, int]] = field(default_factory=list)
-    loaded_under: tuple[int, int] = (1, 3)
+    failed_under: tuple[int, int] = (1, 3)
     in_flight: InFlight = field(default_factory=lambda: InFlight(0))
     settings: SharePartitionSettings = field(default_factory=SharePartitionSettings)
 
@@ -217,7 +217,7 @@ async def test_a_next_leader_writes_no_letter_twice(world: World) -> None:
     partition = await world.source(failed(1, 3))
     await world.moved(partition)
     successor = await world.source(failed(1, 5))
-    successor.core.loaded_under = (1, 4)
+    successor.core.failed_under = (1, 4)
     await world.moved(successor)
     assert await world.offsets() == [1, 2, 3, 4, 5]
 

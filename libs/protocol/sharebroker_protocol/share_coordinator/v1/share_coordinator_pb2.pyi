@@ -426,12 +426,15 @@ class ReadShareGroupStateResponse(_message.Message):
         STATE_EPOCH_FIELD_NUMBER: _builtins.int
         START_OFFSET_FIELD_NUMBER: _builtins.int
         STATE_BATCHES_FIELD_NUMBER: _builtins.int
+        KEPT_SINCE_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         state_epoch: _builtins.int
         start_offset: _builtins.int
         """-1: not set."""
+        kept_since: _builtins.int
+        """The state epoch since which initialisations have kept the state; 0: `state_epoch`. Not in Kafka."""
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
         def __init__(
@@ -443,10 +446,11 @@ class ReadShareGroupStateResponse(_message.Message):
             state_epoch: _builtins.int = ...,
             start_offset: _builtins.int = ...,
             state_batches: _abc.Iterable[Global___StateBatch] | None = ...,
+            kept_since: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "kept_since", b"kept_since", "partition", b"partition", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

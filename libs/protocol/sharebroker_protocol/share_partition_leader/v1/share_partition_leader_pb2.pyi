@@ -886,7 +886,9 @@ class AppendDeadLettersRequest(_message.Message):
     source_topic_id: _builtins.str
     source_partition: _builtins.int
     state_epoch: _builtins.int
-    """Of the share-partition's state. Under another one the same offsets may fail again, with letters of their own."""
+    """The state epoch since which initialisations have kept the state of the share-partition. Under another one the same
+    offsets may fail again, with letters of their own.
+    """
     source_leader_epoch: _builtins.int
     """Of the source partition. A lower one than before is rejected with FENCED_LEADER_EPOCH."""
     record_batch: _builtins.bytes

@@ -249,6 +249,7 @@ class ShareCheckpoint(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
     NOTED_FIELD_NUMBER: _builtins.int
+    KEPT_SINCE_FIELD_NUMBER: _builtins.int
     checkpoint_epoch: _builtins.int
     """0 for the first checkpoint; increases by one with each."""
     state_epoch: _builtins.int
@@ -259,6 +260,8 @@ class ShareCheckpoint(_message.Message):
     write_timestamp_ms: _builtins.int
     columns: _builtins.bool
     """The batches have been written as StateWithZeros, so StateColumns can read them."""
+    kept_since: _builtins.int
+    """The state epoch since which initialisations have kept the state; 0: `state_epoch`. An older version ignores it."""
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
     @_builtins.property
@@ -283,10 +286,11 @@ class ShareCheckpoint(_message.Message):
         failed: Global___JournalUpdate | None = ...,
         columns: _builtins.bool = ...,
         noted: _abc.Iterable[_builtins.int] | None = ...,
+        kept_since: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_epoch", b"checkpoint_epoch", "columns", b"columns", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "noted", b"noted", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_epoch", b"checkpoint_epoch", "columns", b"columns", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "kept_since", b"kept_since", "leader_epoch", b"leader_epoch", "noted", b"noted", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -656,6 +660,7 @@ class StateColumns(_message.Message):
         FAILED_FIELD_NUMBER: _builtins.int
         COLUMNS_FIELD_NUMBER: _builtins.int
         NOTED_FIELD_NUMBER: _builtins.int
+        KEPT_SINCE_FIELD_NUMBER: _builtins.int
         checkpoint_epoch: _builtins.int
         state_epoch: _builtins.int
         leader_epoch: _builtins.int
@@ -664,6 +669,7 @@ class StateColumns(_message.Message):
         create_timestamp_ms: _builtins.int
         write_timestamp_ms: _builtins.int
         columns: _builtins.bool
+        kept_since: _builtins.int
         @_builtins.property
         def batches(self) -> Global___StateColumns.Batches: ...
         @_builtins.property
@@ -684,10 +690,11 @@ class StateColumns(_message.Message):
             failed: Global___JournalUpdate | None = ...,
             columns: _builtins.bool = ...,
             noted: _abc.Iterable[_builtins.int] | None = ...,
+            kept_since: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "failed", b"failed"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "checkpoint_epoch", b"checkpoint_epoch", "columns", b"columns", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "noted", b"noted", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "checkpoint_epoch", b"checkpoint_epoch", "columns", b"columns", "create_timestamp_ms", b"create_timestamp_ms", "delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "kept_since", b"kept_since", "leader_epoch", b"leader_epoch", "noted", b"noted", "start_offset", b"start_offset", "state_epoch", b"state_epoch", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
