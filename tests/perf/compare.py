@@ -28,7 +28,7 @@ from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Ta
 from tests.perf.processes import BenchFailed, interruptible
 from tests.perf.report import machine
 from tests.perf.servers import Fsync, Serving, serving
-from tests.perf.slices import MEASURED, SLICES, in_slices
+from tests.perf.slices import MEASURED, SLICES, each_in_slices
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 
 Side = Literal["before", "after"]
@@ -271,11 +271,7 @@ class Plan:
         """
         with ExitStack() as stack:
             servers = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
-            for name in self.names:
-                try:
-                    yield name, in_slices(servers, name, order, 1 if name in WHOLE else SLICES)
-                except BenchFailed as failure:
-                    yield name, failure
+            yield from each_in_slices(servers, self.names, order, WHOLE)
 
     @contextmanager
     def _server(self, side: Side, folder: Path) -> Iterator[Server]:

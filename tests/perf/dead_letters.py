@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from sharebroker.admin_model import LATEST
 from sharebroker.aio import Admin
 from sharebroker_protocol.model import TopicPartition
 from tests.perf.clients import Work
-from tests.perf.compare import LABELS, Comparison, Outcomes, Side, comparisons, measure, short, table
-from tests.perf.processes import BenchFailed, run_client
+from tests.perf.compare import LABELS, Side
+from tests.perf.processes import BenchFailed
 from tests.perf.procfs import PAGE_BYTES, PROC, Stat
-from tests.perf.report import machine
+from tests.perf.rows import Pairs, Row, Rows, below_aims, run_program, run_slice, server_in
 from tests.perf.servers import Serving, serving
-from tests.perf.slices import MEASURED, SLICES, in_slices
+from tests.perf.slices import SLICES
 
 TOPIC: Final = "orders"
 LETTERS: Final = "dlq.orders"
@@ -47,7 +47,9 @@ LETTER_SECONDS: Final = 60.0
 REJECT_EVERY: Final = 2000
 RECORDS: Final = 1_000_000
 QUICK_RECORDS: Final = 100_000
-CLIENT_SECONDS: Final = 180.0
+PAIR_SECONDS: Final = 120.0
+QUICK_PAIR_SECONDS: Final = 45.0
+"""The time that a pair takes on two cores."""
 
 GROWTH: Final = 1.1
 GROWTH_BYTES: Final = 16 << 20
@@ -56,52 +58,27 @@ GROWTH_BYTES: Final = 16 << 20
 LEVEL_1: Final = ("--feature", "share.version=1")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What happens on the second server: the topic of the letters, and which records fail.
-
-    The ratio of rates must reach `aim`.
-    """
-
-    letters: str
-    reject_every: int
-    heads: tuple[str, str, str]
-    aim: float
-
-
-ROWS: Final[Mapping[str, Row]] = {
-    "idle": Row(LETTERS, 0, ("no dead letters", "nothing fails", "enabled / none"), 0.97),
-    "away": Row(AWAY, REJECT_EVERY, ("no dead letters", "topic away", "away / none"), 0.9),
+ROWS: Final[Rows] = {
+    "idle": Row(
+        ("no dead letters", "nothing fails", "enabled / none"),
+        0.97,
+        {case: LABELS[case] for case in ("range", "each")},
+    ),
+    "away": Row(("no dead letters", "topic away", "away / none"), 0.9, {"each": LABELS["each"]}),
 }
-PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {"idle": ("range", "each"), "away": ("each",)}
-ROW_LABELS: Final = {f"{row} {name}": LABELS[name] for row, names in PROGRAMS.items() for name in names}
+"""On the second server of `away` records fail, and their topic is not writable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The number of records that a program consumes."""
-
-    records: int
-
-    def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
-        """One pair: each program on both servers, in slices. Raises BenchFailed."""
-        with ExitStack() as stack:
-            runs = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
-            for name in ROW_LABELS:
-                try:
-                    yield name, in_slices(runs, name, order)
-                except BenchFailed as failure:
-                    yield name, failure
-
-    @contextmanager
-    def _server(self, side: Side, folder: Path) -> Iterator[Driven]:
-        folder.mkdir()
-        with serving(folder, "everysec", options=() if side == "after" else LEVEL_1) as server:
-            driven = Driven(server, side == "after", self.records // SLICES)
-            client("publish", Work(server.address, TOPIC, records=driven.records, partitions=PARTITIONS))
-            if driven.enabled:
-                asyncio.run(prepare(server.address))
-            yield driven
+@contextmanager
+def started(records: int, side: Side, folder: Path) -> Iterator[Driven]:
+    """Starts the server of a side; its programs consume this many records."""
+    enabled = side == "after"
+    with server_in(folder, () if enabled else LEVEL_1) as server:
+        driven = Driven(server, enabled, records // SLICES)
+        run_program("publish", Work(server.address, TOPIC, records=driven.records, partitions=PARTITIONS))
+        if enabled:
+            asyncio.run(prepare(server.address))
+        yield driven
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +90,14 @@ class Driven:
     records: int
 
     def run(self, name: str, number: int) -> dict[str, float]:
-        """Runs a slice of a program with a new group; returns its figures, with CPU in µs a record."""
+        """Runs a slice of a program with a new group; returns its figures."""
         row, case = name.split()
-        group = f"{row}-{case}-{number}"
-        rejected = 0
+        work = Work(self.serving.address, TOPIC, f"{row}-{case}-{number}", self.records)
         if self.enabled:
-            asyncio.run(give_letters(self.serving.address, group, ROWS[row].letters))
-            rejected = ROWS[row].reject_every
-        before = self.serving.cpu_seconds()
-        work = Work(self.serving.address, TOPIC, group, self.records, reject_every=rejected)
-        figures = client(case, work)
-        used = self.serving.cpu_seconds() - before
-        return figures | {"server_cpu": used / self.records * 1e6, MEASURED: self.records}
-
-
-def client(case: str, work: Work) -> dict[str, float]:
-    """Runs a client program; returns its figures. Raises BenchFailed."""
-    figures = run_client(case, asdict(work), CLIENT_SECONDS)
-    return {short(key): value for key, value in figures.items()}
+            away = row == "away"
+            asyncio.run(give_letters(work.address, work.group, AWAY if away else LETTERS))
+            work = replace(work, reject_every=REJECT_EVERY if away else 0)
+        return run_slice(self.serving, case, work)
 
 
 async def prepare(address: str) -> None:
@@ -182,12 +149,12 @@ def flood(folder: Path, seconds: int) -> Flood:
     """Rejects PACE records a second. Raises BenchFailed, also if letters are missing in the end."""
     records = PACE * seconds
     with serving(folder, "everysec") as server:
-        client("publish", Work(server.address, TOPIC, records=records, partitions=PARTITIONS))
+        run_program("publish", Work(server.address, TOPIC, records=records, partitions=PARTITIONS))
         asyncio.run(prepare(server.address))
         asyncio.run(give_letters(server.address, "flood", LETTERS))
         with sampled(server.pid) as memory:
             work = Work(server.address, TOPIC, "flood", records, pace=PACE, reject_every=1)
-            rate = client("paced", work)["rate"]
+            rate = run_program("paced", work)["rate"]
             after = asyncio.run(all_written(server.address, records))
         return Flood(rate, after, memory)
 
@@ -231,26 +198,6 @@ def sampled(pid: int) -> Iterator[Sequence[int]]:
         sample()
 
 
-# The report
-
-
-def below_aims(rows: Sequence[Comparison]) -> list[str]:
-    """Returns a sentence for each rate whose ratio is below the aim of its row."""
-    return [
-        f"{ROW_LABELS[row.program]}, {row.program.split()[0]}: {row.ratio:.3f} is below {aim}"
-        for row in rows
-        if row.figure == "rate" and row.ratio < (aim := ROWS[row.program.split()[0]].aim)
-    ]
-
-
-def tables(rows: Sequence[Comparison]) -> str:
-    """Returns one table per row, with the names of its sides."""
-    return "\n\n".join(
-        table([row for row in rows if row.program.split()[0] == name], of.heads, ROW_LABELS)
-        for name, of in ROWS.items()
-    )
-
-
 def main(
     pairs: Annotated[int, typer.Option(min=1, max=50, help="Pairs; the tables have their medians.")] = 5,
     quick: Annotated[bool, typer.Option(help="A flood of five seconds, and one short pair.")] = False,
@@ -263,11 +210,9 @@ def main(
             typer.echo(f"failed: flood: {error}")
             raise typer.Exit(1) from error
     typer.echo(f"{flooded}\n")
-    number = 1 if quick else pairs
-    found, failures = measure(Plan(QUICK_RECORDS if quick else RECORDS), number, Console(stderr=True))
-    rows = [row for row in comparisons(found) if row.figure in ("rate", "server_cpu")]
-    typer.echo(f"--fsync everysec, medians of {number} pairs. {machine()}\n\n{tables(rows)}\n")
-    missed = [] if quick else [*flooded.missed, *below_aims(rows)]
+    compared = Pairs(ROWS, partial(started, QUICK_RECORDS if quick else RECORDS))
+    found, failures = compared.run(1 if quick else pairs, QUICK_PAIR_SECONDS if quick else PAIR_SECONDS)
+    missed = [] if quick else [*flooded.missed, *below_aims(ROWS, found)]
     for failure in (*failures, *missed):
         typer.echo(f"failed: {failure}")
     raise typer.Exit(1 if failures or missed else 0)

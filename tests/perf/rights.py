@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -19,12 +19,12 @@ import typer
 from rich.console import Console
 
 from tests.perf.clients import Work
-from tests.perf.compare import Outcomes, Side, comparisons, measure, short, table
+from tests.perf.compare import Outcomes, Side, comparisons, measure, table
 from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Target
-from tests.perf.processes import BenchFailed, run_client
 from tests.perf.report import machine
+from tests.perf.rows import run_slice
 from tests.perf.servers import Serving, serving
-from tests.perf.slices import MEASURED, SLICES, in_slices
+from tests.perf.slices import SLICES, each_in_slices
 from tests.perf.users import USER, add_users, client_config, options
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.testkit.certificates import Authority
@@ -36,7 +36,6 @@ HEADS: Final = ("open", "users and ACLs", "users and ACLs / open")
 ACLS: Final = 10_000
 RECORDS: Final = 2_000_000
 QUICK_RECORDS: Final = 200_000
-CLIENT_SECONDS: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,7 @@ class Plan:
             with ExitStack() as stack:
                 place = folder / ("grpc" if tls else "kafka")
                 runs = {side: stack.enter_context(self._server(side, place / side, tls)) for side in order}
-                for name in names:
-                    try:
-                        yield name, in_slices(runs, name, order)
-                    except BenchFailed as failure:
-                        yield name, failure
+                yield from each_in_slices(runs, names, order)
 
     @contextmanager
     def _server(self, side: Side, folder: Path, tls: bool) -> Iterator[Driven]:
@@ -93,14 +88,8 @@ class Driven:
         """Runs a slice of a program; returns its figures, with CPU in microseconds a record."""
         if name not in GRPC:
             return dict(self.programs.run(name))
-        before = self.serving.cpu_seconds()
         work = Work(self.address, f"rights-{number}", f"{name}-{number}", self.records)
-        figures = run_client(name, asdict(work), CLIENT_SECONDS)
-        used = self.serving.cpu_seconds() - before
-        return {short(key): value for key, value in figures.items()} | {
-            "server_cpu": used / self.records * 1e6,
-            MEASURED: self.records,
-        }
+        return run_slice(self.serving, name, work)
 
 
 def main(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
+
+from tests.perf.processes import BenchFailed
 
 Side = TypeVar("Side")
 
@@ -27,6 +29,17 @@ class Sliced(Protocol):
 
     def run(self, name: str, number: int) -> Mapping[str, float]:
         """Runs slice `number` of a program, from 0; returns its figures. Raises BenchFailed."""
+
+
+def each_in_slices(
+    servers: Mapping[Side, Sliced], names: Sequence[str], order: Sequence[Side], whole: Container[str] = ()
+) -> Iterator[tuple[str, Mapping[Side, Mapping[str, float]] | BenchFailed]]:
+    """Yields the figures of each program on each side, or its failure; those in `whole` have one slice."""
+    for name in names:
+        try:
+            yield name, in_slices(servers, name, order, 1 if name in whole else SLICES)
+        except BenchFailed as failure:
+            yield name, failure
 
 
 def in_slices(

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Final, TypeVar
 
 import typer
-from rich.console import Console
 
 from sharebroker.aio import ShareConsumer
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -36,11 +36,11 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from tests.perf.clients import Work
-from tests.perf.compare import LABELS, Comparison, Outcomes, Side, comparisons, measure, short, table
-from tests.perf.processes import BenchFailed, run_client
-from tests.perf.report import machine
-from tests.perf.servers import Serving, serving
-from tests.perf.slices import MEASURED, SLICES, in_slices
+from tests.perf.compare import LABELS, Side
+from tests.perf.processes import BenchFailed
+from tests.perf.rows import Pairs, Row, Rows, below_aims, run_program, run_slice, server_in
+from tests.perf.servers import Serving
+from tests.perf.slices import SLICES
 from tests.support.client import ACCEPT, RELEASE, Client, connected, decision
 
 PROGRAMS: Final = ("range", "each")
@@ -52,15 +52,17 @@ WAITING: Final = 10_000
 """Records that are delayed, or due in the same millisecond."""
 
 DUE: Final = "due"
-"""A program, and its topic."""
+"""The topic of the records that are due together."""
 
 DUE_MS: Final = 3000
 JOIN_SECONDS: Final = 1.0
 DUE_SECONDS: Final = 60.0
 
-RECORDS: Final = 1_000_000
+RECORDS: Final = 2_000_000
 QUICK_RECORDS: Final = 100_000
-CLIENT_SECONDS: Final = 180.0
+PAIR_SECONDS: Final = 200.0
+QUICK_PAIR_SECONDS: Final = 80.0
+"""The time that a pair takes on two cores."""
 AT_ONCE: Final = 500
 
 LOAD_MS: Final = 50.0
@@ -75,49 +77,26 @@ OPTIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Records that are prepared before the programs run; the ratio of rates must reach `aim`."""
-
-    prepared: int
-    heads: tuple[str, str, str]
-    aim: float
-
-
-ROWS: Final[Mapping[str, Row]] = {
-    "held": Row(1, ("none held", "one held for an hour", "held / none"), 0.97),
-    "waiting": Row(WAITING, ("none wait", f"{WAITING:,} wait", "waiting / none"), 0.95),
+_CASES: Final = {case: LABELS[case] for case in ("range", "each")}
+ROWS: Final[Rows] = {
+    "held": Row(("none held", "one held for an hour", "held / none"), 0.97, _CASES),
+    "waiting": Row(("none wait", f"{WAITING:,} wait", "waiting / none"), 0.95, _CASES),
+    "due": Row(
+        ("released at once", "due in one millisecond", "due / at once"), 0.0, {"all": f"{WAITING:,} records"}
+    ),
 }
-DUE_HEADS: Final = ("released at once", "due in one millisecond", "due / at once")
-
-ROW_LABELS: Final = {f"{row} {name}": LABELS[name] for row in ROWS for name in PROGRAMS} | {
-    DUE: f"{WAITING:,} records"
-}
+PREPARED: Final = {"held": 1, "waiting": WAITING}
+"""Records that are prepared before the programs of a row run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The number of records that a program consumes."""
-
-    records: int
-
-    def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
-        """One pair: each program on both servers, in slices. Raises BenchFailed."""
-        with ExitStack() as stack:
-            runs = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
-            for name in ROW_LABELS:
-                try:
-                    yield name, in_slices(runs, name, order)
-                except BenchFailed as failure:
-                    yield name, failure
-
-    @contextmanager
-    def _server(self, side: Side, folder: Path) -> Iterator[Driven]:
-        folder.mkdir()
-        with serving(folder, "everysec", options=OPTIONS) as server:
-            driven = Driven(server, side == "after", self.records // SLICES)
-            driven.publish()
-            yield driven
+@contextmanager
+def started(records: int, side: Side, folder: Path) -> Iterator[Driven]:
+    """Starts the server of a side; its programs consume this many records."""
+    with server_in(folder, OPTIONS) as server:
+        driven = Driven(server, side == "after", records // SLICES)
+        for topic, published in ((TOPIC, driven.records + 2 * WAITING), (DUE, WAITING)):
+            run_program("publish", Work(server.address, topic, records=published))
+        yield driven
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +107,17 @@ class Driven:
     hindered: bool
     records: int
 
-    def publish(self) -> None:
-        """Publishes the records that each group consumes, and those that are due together."""
-        for topic, records in ((TOPIC, self.records + 2 * WAITING), (DUE, WAITING)):
-            self._client("publish", Work(self.serving.address, topic, records=records))
-
     def run(self, name: str, number: int) -> dict[str, float]:
-        """Runs a slice of a program; returns its figures, with CPU in microseconds a record.
+        """Runs a slice of a program; returns its figures.
 
         Each slice has a group of its own, whatever its `number`.
         """
-        if name == DUE:
-            return {"delivered": asyncio.run(due_seconds(self.serving.address, self.hindered)) * 1e3}
         row, case = name.split()
-        group = asyncio.run(prepare(self.serving.address, ROWS[row].prepared, self.hindered))
-        before = self.serving.cpu_seconds()
-        figures = self._client(case, Work(self.serving.address, TOPIC, group, self.records))
-        used = self.serving.cpu_seconds() - before
-        return figures | {"server_cpu": used / self.records * 1e6, MEASURED: self.records}
-
-    def _client(self, case: str, work: Work) -> dict[str, float]:
-        figures = run_client(case, asdict(work), CLIENT_SECONDS)
-        return {short(key): value for key, value in figures.items()}
+        address = self.serving.address
+        if row not in PREPARED:
+            return {"delivered": asyncio.run(due_seconds(address, self.hindered)) * 1e3}
+        group = asyncio.run(prepare(address, PREPARED[row], self.hindered))
+        return run_slice(self.serving, case, Work(address, TOPIC, group, self.records))
 
 
 async def prepare(address: str, records: int, hindered: bool) -> str:
@@ -249,44 +217,20 @@ def _median_ms(prepare: Callable[[], T], step: Callable[[T], object]) -> float:
     return median(took) * 1e3
 
 
-# The report
-
-
-def below_aims(rows: Sequence[Comparison]) -> list[str]:
-    """Returns a sentence for each rate whose ratio is below the aim of its row."""
-    return [
-        f"{ROW_LABELS[row.program]}: {row.ratio:.3f} is below {ROWS[row.program.split()[0]].aim}"
-        for row in rows
-        if row.figure == "rate" and row.ratio < ROWS[row.program.split()[0]].aim
-    ]
-
-
-def tables(rows: Sequence[Comparison]) -> str:
-    """Returns one table per row, with the names of its sides."""
-    heads = {name: row.heads for name, row in ROWS.items()} | {DUE: DUE_HEADS}
-    return "\n\n".join(
-        table([row for row in rows if row.program.split()[0] == name], head, ROW_LABELS)
-        for name, head in heads.items()
-    )
-
-
 def main(
     pairs: Annotated[int, typer.Option(min=1, max=50, help="Pairs; the tables have their medians.")] = 5,
     quick: Annotated[bool, typer.Option(help="One short pair: does it work?")] = False,
 ) -> None:
     """Compare servers with and without held and waiting records; exit code 1 below an aim, or on failure."""
     shorten_collections()  # as a server does
-    found, failures = measure(
-        Plan(QUICK_RECORDS if quick else RECORDS), 1 if quick else pairs, Console(stderr=True)
-    )
-    rows = [row for row in comparisons(found) if row.figure in ("rate", "server_cpu", "delivered")]
-    typer.echo(f"--fsync everysec, medians of {1 if quick else pairs} pairs. {machine()}\n\n{tables(rows)}\n")
+    compared = Pairs(ROWS, partial(started, QUICK_RECORDS if quick else RECORDS))
+    found, failures = compared.run(1 if quick else pairs, QUICK_PAIR_SECONDS if quick else PAIR_SECONDS)
     core = cores()
     typer.echo(
         f"A checkpoint of {core['runs']:,} runs: {core['bytes']:,} bytes; {core['decode']:.0f} ms to decode, "
         f"{core['load']:.0f} ms to load.\n{WAITING:,} runs of one time: {core['due']:.0f} ms to end waits."
     )
-    missed = [] if quick else below_aims(rows)
+    missed = [] if quick else below_aims(ROWS, found)
     if core["decode"] + core["load"] >= LOAD_MS:
         missed.append(f"decoding and loading take {LOAD_MS:g} ms or more")
     for failure in (*failures, *missed):
