@@ -205,7 +205,7 @@ class Consumer:
                     offset=record.offset,
                     lock_token=record.lock_token,
                     type=ACKNOWLEDGE_TYPES[verdict],
-                    delay_ms=_delay_ms(record, verdict),
+                    delay_ms=delay_of(record, verdict),
                 )
                 for record, verdict in decisions
             ],
@@ -226,7 +226,7 @@ class Consumer:
 
     def _ask(self, record: share.ShareRecord, verdict: Verdict) -> int:
         where = Share(self.group, record.topic, record.partition)
-        delay_ms = _delay_ms(record, verdict)
+        delay_ms = delay_of(record, verdict)
         delay = None if delay_ms is None else delay_ms / 1000
         return self._asked(where, record.offset, record.lock_token, verdict, delay=delay)
 
@@ -310,11 +310,11 @@ class StreamConsumer(Consumer):
             first_offset=record.offset,
             lock_token=record.lock_token,
             type=ACKNOWLEDGE_TYPES[verdict],
-            delay_ms=_delay_ms(record, verdict),
+            delay_ms=delay_of(record, verdict),
         )
 
 
-def _delay_ms(record: share.ShareRecord, verdict: Verdict) -> int | None:
+def delay_of(record: share.ShareRecord, verdict: Verdict) -> int | None:
     """The delay of a release: every third record waits, another third explicitly does not."""
     if verdict is not Verdict.RELEASE:
         return None

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 from unittest.mock import patch
 
 import structlog
@@ -51,6 +51,8 @@ from tests.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
 from tests.testkit.simulator.loop import SimulatedLoop, Stuck, run
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.outside import simulated
+
+_Member = TypeVar("_Member", bound=Consumer)
 
 TOPIC: Final = "orders"
 PEACE: Final = 40.0
@@ -98,7 +100,7 @@ _CONSUMERS: Final[dict[Way, type[Consumer]]] = {
     Way.SESSION: SessionConsumer,
 }
 
-_WORKERS: Final[dict[Way, type[Consumer]]] = {Way.CALLS: LongWorker, Way.STREAM: StreamWorker}
+_WORKERS: Final[dict[Way, type[LongWorker]]] = {Way.CALLS: LongWorker, Way.STREAM: StreamWorker}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,8 @@ class Cluster:
         for name, group, way in plan.members:
             self._join(_CONSUMERS[way], group, name)
         for name, way in plan.jobs:
-            self._join(_WORKERS[way], plan.scale.groups[0], name)
+            worker = self._join(_WORKERS[way], plan.scale.groups[0], name)
+            worker.hesitates = plan.hesitating
         pipelining = [
             PipeliningProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
             for name in plan.idempotent
@@ -355,9 +358,10 @@ class Cluster:
             history.add(Counted(at, f"tasks of {process.address}", 0, tasks))
             history.add(Counted(at, f"timers of {process.address}", 0, timers))
 
-    def _join(self, kind: type[Consumer], group: str, member: str) -> None:
+    def _join(self, kind: type[_Member], group: str, member: str) -> _Member:
         consumer = kind(self._client(), group, TOPIC, member, self._plan.temper)
         self._consumers[consumer] = asyncio.create_task(consumer.run())
+        return consumer
 
     def _process(self, number: int, roles: frozenset[str]) -> Process:
         skew = self._random.uniform(-SKEW / 2, SKEW / 2)

@@ -44,6 +44,9 @@ AGED: Final = 1 / 8
 JOBS: Final = 1 / 8
 """The share of small systems without an administrator that have a member with durable locks."""
 
+HESITATING: Final = 3 / 4
+"""The share of these whose member releases records and keeps those whose release fails."""
+
 SCHEDULED: Final = 1 / 8
 """The share of small systems that have a producer of scheduled records."""
 
@@ -88,6 +91,9 @@ _PAUSE: Final = 1.2
 
 _PATIENCE: Final = (2.0, 5.0)
 """Below a lease: state often cannot be written. Above: it may be retried under a former one."""
+
+_KILLED_AFTER: Final = (2.5, 6.0)
+"""Seconds from a release to the death of its leader."""
 
 _MOST_STOP: Final = 5.0
 """Maximum time that a process is given to stop, in seconds."""
@@ -219,10 +225,30 @@ def drawn(seed: int) -> Plan:
         plan = _queued(plan, queued)
         if redriving and not plan.retrying:
             plan = replace(plan, redriving=redriving, scale=replace(plan.scale, groups=GROUPS))
+    elif plan.jobs and jobs.random() < HESITATING:
+        plan = _hesitating(plan, jobs)
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or plan.aged or Random(f"aged {seed}").random() >= AGED:
         return plan
     return replace(plan, aged=("a0",))
+
+
+def _hesitating(plan: Plan, random: Random) -> Plan:
+    """Cuts the leader off when a release is stored, so that it fails, and then kills the leader."""
+    number = random.choice((1, 1, 2))
+    cut = Fault(0.0, Kind.CUT, 0, _PATIENCE[0] + random.uniform(0.2, 1.0), 0.0)
+    killed = Fault(random.uniform(*_KILLED_AFTER), Kind.KILL, 0, LEASE, 0.0)
+    traps = {f"x{n}": Trap(Step.RELEASED, number, fault, False) for n, fault in enumerate((cut, killed))}
+    return replace(
+        plan,
+        hesitating=True,
+        rates=NO_RATES,
+        faults={},
+        traps=traps,
+        layout=random.choice(SPLIT),
+        patience=_PATIENCE[0],
+        scale=replace(plan.scale, fault_seconds=plan.scale.fault_seconds + _KILLED_AFTER[1]),
+    )
 
 
 def _retried(plan: Plan) -> Plan:
@@ -258,7 +284,7 @@ def _queued(plan: Plan, random: Random) -> Plan:
 
 def _trap(random: Random) -> Trap:
     """Draws a fault at a step of one of the first letters, for about as long as a lease or longer."""
-    step = random.choice((Step.SENT, Step.LETTER, *Step))
+    step = random.choice((Step.SENT, Step.LETTER, *_TRAPPED))
     held = random.uniform(0.3, _LONGEST_HELD) if step is Step.SENT else 0.0
     fault = None
     if not held or random.random() < 3 / 4:

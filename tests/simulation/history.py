@@ -159,6 +159,8 @@ class History:
         for step in (Step.ARCHIVING, Step.ARCHIVED):
             if any(run.state == step.value for run in stored.runs):
                 self.on_step(step, stored.share)
+        if not stored.whole and any(run.deliveries and not run.state for run in stored.runs):
+            self.on_step(Step.RELEASED, stored.share)
 
     def _add_copies(self, now: float, topic: str, partition: int, batch: StoredBatch) -> None:
         for record in DefaultRecordBatch(batch.data):

@@ -14,7 +14,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.rpc_status import from_rpc_error
-from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer, sent
+from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer, delay_of, sent
 from tests.simulation.process import LOCK
 from tests.simulation.sessions import HeartbeatMember, Part
 from tests.testkit.checker.events import Applied, Delivered, Held, Share, Verdict
@@ -27,11 +27,14 @@ DURABLE_LOCK: Final = 5.0
 
 _LONGEST_JOB: Final = 5.0
 _TRIES: Final = 3
+_RELEASED: Final = 1 / 2
 _PAUSE: Final = 0.2
 
 
 class LongWorker(Consumer):
     """Acquires single records with durable locks, works for seconds, and accepts them."""
+
+    hesitates = False
 
     @override
     async def run(self) -> None:
@@ -55,8 +58,14 @@ class LongWorker(Consumer):
         await super().run()
 
     async def _work(self, record: share.ShareRecord) -> None:
-        """Renews the lock, works, and accepts the record."""
+        """Renews the lock, works, and accepts the record.
+
+        If it `hesitates`, it first tries to release some records, and keeps those whose release fails.
+        """
         client = self._client
+        releases = self.hesitates and not self.steady and client.random.random() < _RELEASED
+        if releases and await self._acknowledged(record, Verdict.RELEASE) is not False:
+            return
         began = client.time()
         if await self._try(record, Verdict.RENEW):
             where, until = Share(self.group, record.topic, record.partition), began + JOB_LOCK - LOCK
@@ -83,6 +92,7 @@ class LongWorker(Consumer):
             lock_token=record.lock_token,
             type=ACKNOWLEDGE_TYPES[verdict],
             lock_ms=round(JOB_LOCK * 1000) if verdict is Verdict.RENEW else 0,
+            delay_ms=delay_of(record, verdict),
         )
         response: Any = await client.call(ShareServiceStub, "Acknowledge", request)
         if response is None:

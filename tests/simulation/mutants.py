@@ -158,6 +158,15 @@ def no_holder_compare(self: SharePartition, event: Event, now: float) -> Effects
     return _handle(self, event, now)
 
 
+_roll_back = durability.roll_back
+
+
+def uncounted_roll_back(runs: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
+    _roll_back(runs, locks, transitions)
+    for run in runs.runs:
+        run.counted = False
+
+
 def no_token_compare(self: SharePartition, event: Event, now: float) -> Effects:
     return _handle(self, _without_tokens(event) if isinstance(event, Acknowledge) else event, now)
 
@@ -539,6 +548,11 @@ MUTANTS: Final = (
     Mutant(
         "durable locks are not stored",
         lambda: [_on(share_partition, "is_durable", never_durable)],
+        (Invariant.RUNS_ONCE,),
+    ),
+    Mutant(
+        "a failed release does not count for a later lock",
+        lambda: [_on(share_partition, "roll_back", uncounted_roll_back)],
         (Invariant.RUNS_ONCE,),
     ),
     Mutant(

@@ -128,11 +128,13 @@ class Step(Enum):
     """The letter is in the store, and its response is not sent."""
     ARCHIVING = 3
     ARCHIVED = 4
+    RELEASED = 5
+    """A release or lock timeout of any record is in the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """A fault that begins when a step is reached for the `number`-th time; the fault's `at` has no meaning.
+    """A fault that begins `at` seconds after a step is reached for the `number`-th time.
 
     The fault is that of the leader of the record, of the dead letter topic with `at_queue`. `held` is the
     time in seconds by which that request is late.
@@ -173,6 +175,7 @@ class Plan:
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
     two.
+    `hesitating`: the member with durable locks releases some records, and keeps those whose release fails.
     `members` are (name, group, way to consume); a third partition is added at `grow`, None: never.
     """
 
@@ -193,6 +196,7 @@ class Plan:
     repeating: tuple[str, ...] = ()
     aged: tuple[str, ...] = ()
     jobs: tuple[tuple[str, Way], ...] = ()
+    hesitating: bool = False
     scheduled: tuple[str, ...] = ()
     retrying: tuple[str, ...] = ()
     redriving: tuple[str, ...] = ()

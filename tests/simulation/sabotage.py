@@ -45,12 +45,17 @@ class Saboteur:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(until - loop.now):
                     fault, resource = await traps.sprung.get()
-                    process = self._leader(resource)
-                    if process is not None and process.alive and not process.node.paused:
-                        under_way.append(asyncio.create_task(self._strike(fault, process)))
+                    under_way.append(asyncio.create_task(self._strike_leader(fault, resource)))
         traps.close()
         if under_way:
             await asyncio.wait(under_way)
+
+    async def _strike_leader(self, fault: Fault, resource: str) -> None:
+        if fault.at:
+            await asyncio.sleep(fault.at)
+        process = self._leader(resource)
+        if process is not None and process.alive and not process.node.paused:
+            await self._strike(fault, process)
 
     def _leader(self, resource: str) -> Process | None:
         """Returns the process that holds a lease, as the store has it."""
