@@ -150,6 +150,8 @@ class Consumer:
         self.member = member
         self.steady = False
         """Whether it accepts every record at once."""
+        self.rejects = False
+        """Whether it rejects every record."""
 
     async def run(self) -> None:
         """Consumes until it is cancelled."""
@@ -222,6 +224,8 @@ class Consumer:
 
     def _mood(self) -> Verdict | None:
         [mood] = self._client.random.choices(*self._temper)
+        if self.rejects:
+            return Verdict.REJECT
         return Verdict.ACCEPT if self.steady else mood
 
     def _ask(self, record: share.ShareRecord, verdict: Verdict) -> int:

@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Final, TypeVar
 from unittest.mock import patch
@@ -22,6 +23,7 @@ from sharebroker_server.security import audit
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.aged import MAX_AGE_MS, AgedProducer
+from tests.simulation.breaking import CONFIGS, Resumer
 from tests.simulation.clients import (
     LATER,
     MOST_AT_ONCE,
@@ -164,6 +166,7 @@ class Cluster:
         self.around = Surroundings(loop, faults, Network(loop, faults), stores, history, plan)
         self._processes = [self._process(number, roles) for number, roles in enumerate(plan.layout, 1)]
         self._admin = self._client()
+        self._resumer = Resumer(self._client(), plan.scale.groups, self._is_paused) if plan.breaking else None
         self._keeper = None if plan.queue is None else QueueKeeper(self._admin, plan.queue)
         self._consumers: dict[Consumer, asyncio.Task[None]] = {}
         self._producers: list[Producer] = []
@@ -213,7 +216,8 @@ class Cluster:
                 resource.configs.add(name="share.session.timeout.ms", value=str(_NO_FENCING_MS))
             if self._plan.aged:
                 resource.configs.add(name="share.record.max.age.ms", value=str(MAX_AGE_MS))
-            for name, value in {} if self._plan.queue is None else self._plan.queue.group_configs.items():
+            letters = {} if self._plan.queue is None else self._plan.queue.group_configs
+            for name, value in {**letters, **(CONFIGS if self._plan.breaking else {})}.items():
                 resource.configs.add(name=name, value=value)
         await self._admin.admin("IncrementalAlterConfigs", request)
         for process in self._processes:
@@ -261,6 +265,8 @@ class Cluster:
         ]
         redriving = [Redriver(self._client(), plan.retried_group, TOPIC).run(until) for _ in plan.redriving]
         keeping = [self._keeper.run()] if self._keeper is not None else []
+        if self._resumer is not None:
+            keeping.append(self._resumer.run(until))
         works = (
             self._grow(),
             self._administer(),
@@ -311,6 +317,8 @@ class Cluster:
         for group in self._plan.scale.groups:
             if all(consumer.group != group for consumer in self._consumers):
                 self._join(Consumer, group, "last")
+        if self._resumer is not None:
+            await self._break(self._resumer)
         for consumer in self._consumers:
             consumer.steady = True
         self.around.history.add(Healed(self._loop.now))
@@ -325,6 +333,20 @@ class Cluster:
         if await self._drained(deadline):
             await accounts.take(deadline)
         history.add(Ended(self._loop.now))
+
+    def _is_paused(self, group: str) -> bool:
+        """Returns whether any process has the group as paused."""
+        resource = ConfigResource(ResourceType.GROUP, group)
+        catalogs = [process.catalog for process in self._processes if process.catalog is not None]
+        return any(each.catalog.configs(resource).get("share.paused") == "true" for each in catalogs)
+
+    async def _break(self, resumer: Resumer) -> None:
+        """Shows a circuit breaker, once no request of before the end of the faults can arrive."""
+        await asyncio.sleep(max(self._plan.rates.slowness, self._plan.rates.again))
+        group = self._plan.retried_group
+        members = [consumer for consumer in self._consumers if consumer.group == group]
+        producer = self._producers[0] if self._producers else Producer(self._client(), "p9", TOPIC, 1.0)
+        await resumer.show(group, members, partial(producer.publish, patient=True))
 
     async def _drained(self, deadline: float) -> bool:
         """Waits until every published record is finished; returns whether it is, at the deadline at last."""

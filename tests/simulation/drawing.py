@@ -59,6 +59,9 @@ QUEUED: Final = 1 / 8
 REDRIVING: Final = 1 / 2
 """The share of systems with a dead letter topic whose letters are redriven; they have two groups."""
 
+BREAKING: Final = 1 / 8
+"""The share of small systems without both whose groups have circuit breakers."""
+
 OFTEN_REJECTED: Final = 60
 """How often a member rejects a record in them, as a weight beside the others of its temper."""
 
@@ -225,12 +228,20 @@ def drawn(seed: int) -> Plan:
         plan = _queued(plan, queued)
         if redriving and not plan.retrying:
             plan = replace(plan, redriving=redriving, scale=replace(plan.scale, groups=GROUPS))
-    elif plan.jobs and jobs.random() < HESITATING:
+    # An administrator's change sends members away. A member with durable locks keeps its records.
+    if plan.change is None and not plan.jobs and Random(f"breaking {seed}").random() < BREAKING:
+        plan = _breaking(plan)
+    elif plan.queue is None and plan.jobs and jobs.random() < HESITATING:
         plan = _hesitating(plan, jobs)
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or plan.aged or Random(f"aged {seed}").random() >= AGED:
         return plan
     return replace(plan, aged=("a0",))
+
+
+def _breaking(plan: Plan) -> Plan:
+    """Adds circuit breakers; many records are rejected."""
+    return replace(plan, breaking=("b0",), temper={**plan.temper, Verdict.REJECT: OFTEN_REJECTED})
 
 
 def _hesitating(plan: Plan, random: Random) -> Plan:

@@ -57,6 +57,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     MembersLeft,
     SharePartitionSettings,
 )
+from sharebroker_server.share_partition_leader.core.failure_window import FailureWindow, Outcomes
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.letter_note import (
     LetterNote,
@@ -67,7 +68,7 @@ from sharebroker_server.share_partition_leader.core.locks import Locks
 from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Run, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
-from sharebroker_server.share_partition_leader.dead_letters import append
+from sharebroker_server.share_partition_leader.dead_letters import append, circuit_breaker
 from sharebroker_server.share_partition_leader.dead_letters.archiving import ArchivingPartition
 from sharebroker_server.share_partition_leader.dead_letters.sending import LetterPortion, LetterSender
 from sharebroker_server.share_partition_leader.dead_letters.target import DeadLetterTopic
@@ -445,6 +446,18 @@ def letters_before_the_state(
 _requested_letters = archiving.requested_letters
 
 
+def never_paused(config: GroupConfig, broker: BrokerConfig, share_version: int) -> SharePartitionSettings:
+    return replace(share_partition_settings(config, broker, share_version), paused=False)
+
+
+def no_failures(counted: Any, groups: Iterable[str]) -> dict[str, Outcomes]:
+    return dict.fromkeys(groups, Outcomes(0, 0))
+
+
+def never_restarted(self: FailureWindow, time: float, total: Outcomes) -> None:
+    pass
+
+
 def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float, _: object) -> tuple[Any, ...]:
     return [(batch.base_offset, batch.last_offset) for batch in batches], [], batches
 
@@ -683,6 +696,21 @@ MUTANTS: Final = (
         "the journal has only its newest entry, and counts no others",
         lambda: [_on(Journal, "apply", forgetful_journal)],
         (Invariant.LISTED_ONCE,),
+    ),
+    Mutant(
+        "members of a paused group receive records",
+        lambda: [_on(leadership, "share_partition_settings", never_paused)],
+        (Invariant.PAUSED,),
+    ),
+    Mutant(
+        "a circuit breaker counts no failures",
+        lambda: [_on(circuit_breaker, "_outcomes", no_failures)],
+        (Invariant.BREAKS,),
+    ),
+    Mutant(
+        "a circuit breaker counts failures from before the pause",
+        lambda: [_on(FailureWindow, "restart", never_restarted)],
+        (Invariant.RESUMES,),
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),

@@ -168,9 +168,9 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
     that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, t0 an
-    administrator who retries failed records, d0 one who redrives dead letters, j0 a member with durable
-    locks, queue the dead letter topic, x0 … traps, grow, split, change, searching, lost, twice, slow,
-    command. Without `split` every process has every role.
+    administrator who retries failed records, d0 one who redrives dead letters, b0 one who resumes groups that
+    their circuit breakers paused, j0 a member with durable locks, queue the dead letter topic, x0 … traps,
+    grow, split, change, searching, lost, twice, slow, command. Without `split` every process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -200,6 +200,7 @@ class Plan:
     scheduled: tuple[str, ...] = ()
     retrying: tuple[str, ...] = ()
     redriving: tuple[str, ...] = ()
+    breaking: tuple[str, ...] = ()
     queue: Queue | None = None
     traps: dict[str, Trap] = field(default_factory=dict)
 
@@ -232,6 +233,7 @@ class Plan:
             *self.scheduled,
             *self.retrying,
             *self.redriving,
+            *self.breaking,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -251,6 +253,7 @@ class Plan:
             scheduled=tuple(name for name in self.scheduled if name not in parts),
             retrying=tuple(name for name in self.retrying if name not in parts),
             redriving=tuple(name for name in self.redriving if not {name, "queue"} & {*parts}),
+            breaking=tuple(name for name in self.breaking if name not in parts),
             queue=None if "queue" in parts else self.queue,
             traps={name: trap for name, trap in self.traps.items() if name not in parts},
             grow=None if "grow" in parts else self.grow,

@@ -36,6 +36,7 @@ class Checker:
         self._logs: dict[str, tuple[int, int]] = {}
         self._calls: dict[int, e.CallBegan] = {}
         self._stale_writes: dict[int, e.WriteBegan] = {}
+        self._paused: set[str] = set()
         self._healed_at: float | None = None
         self._recovered_at: float | None = None
 
@@ -134,7 +135,21 @@ class Checker:
         if record not in self._written:
             broken(Invariant.NEVER_LOST, f"{record} is confirmed and was never written")
 
+    def _on_paused(self, event: e.Paused) -> None:
+        self._paused.add(event.group)
+
+    def _on_resumed(self, event: e.Resumed) -> None:
+        self._paused.discard(event.group)
+
+    def _on_breaker(self, event: e.Breaker) -> None:
+        if event.expected and not event.paused:
+            broken(Invariant.BREAKS, f"{event.group} is not paused")
+        if event.paused and not event.expected:
+            broken(Invariant.RESUMES, f"{event.group} is paused")
+
     def _on_delivered(self, event: e.Delivered) -> None:
+        if event.share.group in self._paused:
+            broken(Invariant.PAUSED, f"{event.share} {event.offset} was delivered to {event.member}")
         if event.offset in self._expired.get(event.share.log, ()):
             broken(Invariant.NOT_EXPIRED, f"{event.share} {event.offset} was delivered to {event.member}")
         self._check_value(event.share.log, event.offset, event.value)
@@ -276,6 +291,9 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Retried: Checker._on_retried,
     e.DeadLetter: Checker._on_dead_letter,
     e.Confirmed: Checker._on_confirmed,
+    e.Paused: Checker._on_paused,
+    e.Resumed: Checker._on_resumed,
+    e.Breaker: Checker._on_breaker,
     e.Delivered: Checker._on_delivered,
     e.Requested: Checker._on_requested,
     e.Applied: Checker._on_applied,

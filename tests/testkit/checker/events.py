@@ -197,6 +197,29 @@ class Requested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Paused(Event):
+    """All leaders know that a group is paused, and no earlier delivery is on its way."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Event):
+    """An administrator resumes a group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker(Event):
+    """Whether a group is paused, and whether its failures since it was resumed require it."""
+
+    group: str
+    paused: bool
+    expected: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Held(Event):
     """A member received the confirmation that its lock is durable, and lasts at least `until`."""
 

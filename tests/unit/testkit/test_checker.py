@@ -15,6 +15,7 @@ from tests.testkit.checker.events import (
     Addressed,
     Appended,
     Applied,
+    Breaker,
     CallBegan,
     CallEnded,
     Claimed,
@@ -35,11 +36,13 @@ from tests.testkit.checker.events import (
     LogsRead,
     MemberLeft,
     Moved,
+    Paused,
     Published,
     Recalled,
     Recovered,
     Requested,
     Reset,
+    Resumed,
     Retried,
     Run,
     Share,
@@ -142,6 +145,15 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a delayed record is delivered before its time": (
         Invariant.NOT_EARLY,
         [whole(start=0), change(Run(0, 0, AVAILABLE, 1, 9.0)), delivered(1, at=8.4, count=2)],
+    ),
+    "a paused group receives a record": (Invariant.PAUSED, [Paused(0.0, "g"), delivered(1)]),
+    "a group is not paused although its records fail": (
+        Invariant.BREAKS,
+        [Breaker(0.0, "g", paused=False, expected=True)],
+    ),
+    "a resumed group is paused without new failures": (
+        Invariant.RESUMES,
+        [Resumed(0.0, "g"), Breaker(1.0, "g", paused=True, expected=False)],
     ),
     "an expired record is delivered": (
         Invariant.NOT_EXPIRED,
@@ -598,6 +610,14 @@ SOUND_WITH_LETTERS: dict[str, Sequence[Event]] = {
 }
 
 SOUND: dict[str, Sequence[Event]] = {
+    "a group is paused, resumed, and receives records": [
+        Breaker(0.0, "g", paused=True, expected=True),
+        Paused(0.0, "g"),
+        Resumed(0.5, "g"),
+        delivered(1),
+        Breaker(1.5, "g", paused=False, expected=False),
+    ],
+    "a paused group does not affect another": [Paused(0.0, "shipping"), delivered(1)],
     "a scheduled record is delivered soon after its time": [
         Healed(0.0),
         published(value="due 9.000 a"),
