@@ -299,6 +299,8 @@ class Leadership:
         if led is None:
             return
         loading = [*(task for task in led.groups.values() if not task.done()), *led.verifications.values()]
+        for task in loading:  # `gather` starts `end` a turn later, when a load may have completed
+            task.cancel()
         stopping = [loaded.stop() for loaded in led.loaded()]
         await asyncio.gather(end(loading), *stopping, return_exceptions=True)
         await led.log.close()
@@ -397,7 +399,7 @@ class Leadership:
         catalog, persister = self._catalog, self._persister
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
-            # A read that ends as the load is cancelled can swallow the cancellation.
+            # The persister repeats a read whose gRPC call failed as it was cancelled (see `end`).
             if self._led.get(names.topic_partition(led.log.partition)) is not led:
                 raise relinquished()
             state = replace(state, clock_offset_ms=-1000 * self._holder.clock_skew)

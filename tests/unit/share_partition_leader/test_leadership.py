@@ -162,6 +162,32 @@ async def test_a_load_ends_with_not_leader_when_the_partition_is_lost(harness: H
         await asking
 
 
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_load_whose_read_ends_beside_the_loss_leaves_nothing_loaded(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    led = await harness.leadership.led(TOPIC, 0)
+    state = await harness.persister.read(SharePartitionKey(GROUP, TOPIC, 0), led.log.epoch)
+    reading: asyncio.Future[SharePartitionState] = asyncio.get_running_loop().create_future()
+
+    async def read(_key: SharePartitionKey, _leader_epoch: int) -> SharePartitionState:
+        return await reading
+
+    monkeypatch.setattr(harness.persister, "read", read)
+    asking = asyncio.create_task(harness.share_partition())
+    await settle()
+    load = led.groups[GROUP]
+    losing = asyncio.create_task(harness.hand_over())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if not reading.done():
+        reading.set_result(state)
+    await losing
+    assert load.cancelled() or load.result().retired
+    assert not led.loaded()
+    asking.cancel()
+
+
 async def test_a_load_that_outlasts_its_cancellation_ends_with_not_leader(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
