@@ -22,10 +22,14 @@ from sharebroker_server.catalog.records import (
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord, UserCatalog
+from sharebroker_server.config.group import FAILED_PERCENT, PAUSED
 from sharebroker_server.security.acl_rules import AclRules
 
 MAX_DELETED: Final = 10_000
 """The number of deleted topic ids that are stored; the oldest are dropped."""
+
+INDEXED: Final = (PAUSED, FAILED_PERCENT)
+"""The configs of groups by which their groups are found without a walk over all groups."""
 
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -35,6 +39,7 @@ class TopicCatalog:
 
     __slots__ = (
         "_deleted",
+        "_groups_with",
         "_ids",
         "_metric_names",
         "_topics",
@@ -72,6 +77,7 @@ class TopicCatalog:
         self._metric_names: dict[str, str] = {}
         self.dynamic_configs: dict[ConfigResource, dict[str, str]] = {}
         """The configs set on groups and brokers."""
+        self._groups_with: Mapping[str, set[str]] = {key: set() for key in INDEXED}
         self._deleted: dict[str, None] = {}
 
     def apply(self, record: CatalogRecord, position: int) -> None:
@@ -120,6 +126,10 @@ class TopicCatalog:
         """Returns the names of groups or brokers with configs, whether or not they exist (Kafka RPC 74)."""
         return sorted(resource.name for resource in self.dynamic_configs if resource.type is kind)
 
+    def groups_with(self, key: str) -> list[str]:
+        """Returns the names of the groups that set a config, one of INDEXED."""
+        return sorted(self._groups_with[key])
+
     def configured_count(self) -> int:
         """Returns the number of groups and brokers with configs."""
         return len(self.dynamic_configs)
@@ -167,10 +177,14 @@ class TopicCatalog:
             topic = self.topic(record.resource.name)
             if topic is not None:
                 self._topics[topic.topic_id] = replace(topic, configs=changed)
-        elif changed:
+            return
+        if changed:
             self.dynamic_configs[record.resource] = changed
         else:
             self.dynamic_configs.pop(record.resource, None)
+        if record.resource.type is ResourceType.GROUP and record.key in self._groups_with:
+            groups, name = self._groups_with[record.key], record.resource.name
+            (groups.discard if record.value is None else groups.add)(name)
 
     @_apply.register
     def _(self, record: ClusterRecord) -> None:

@@ -34,6 +34,7 @@ _RESET: Final = "share.auto.offset.reset"
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 PAUSED: Final = "share.paused"
 PAUSE_REASON: Final = "share.pause.reason"
+FAILED_PERCENT: Final = "share.breaker.failed.percent"
 _BY_DURATION: Final = "by_duration:"
 # The syntax of java.time.Duration.parse: days to seconds, each with its own sign, and a leading sign.
 _DURATION: Final = re.compile(

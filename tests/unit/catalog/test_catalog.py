@@ -55,6 +55,23 @@ def test_topic_record_replaces_earlier_records() -> None:
     assert state.topic("a") == Topic("T1", "a", 5)
 
 
+def test_groups_are_found_by_an_indexed_config() -> None:
+    def config(group: str, key: str, value: str | None) -> ConfigRecord:
+        return ConfigRecord(ConfigResource(ResourceType.GROUP, group), key, value)
+
+    state = folded(
+        config("b", "share.paused", "true"),
+        config("a", "share.paused", "false"),
+        config("a", "share.isolation.level", "read_committed"),
+        config("c", "share.paused", "true"),
+        config("c", "share.paused", None),
+        config("d", "share.paused", None),
+        config("d", "share.breaker.failed.percent", "5"),
+    )
+    assert state.groups_with("share.paused") == ["a", "b"]
+    assert state.groups_with("share.breaker.failed.percent") == ["d"]
+
+
 def test_number_of_deleted_ids_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_module, "MAX_DELETED", 2)
     state = folded(*(TopicDeletedRecord(name) for name in ("T1", "T2", "T1", "T3", "T3")))

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.config.group import PAUSE_REASON, PAUSED, GroupConfig
+from sharebroker_server.config.group import FAILED_PERCENT, PAUSE_REASON, PAUSED, GroupConfig
 from sharebroker_server.routing.router import Router
 from sharebroker_server.share_partition_leader.dead_letters.target import (
     DeadLetterTarget,
@@ -108,11 +107,18 @@ class CatalogGroups:
         """metrics.max.share.partitions of the broker."""
         return self._catalog.broker.metrics_max_share_partitions
 
-    def configured(self) -> Iterator[tuple[str, GroupConfig]]:
-        """Yields the groups that have configs of their own."""
-        for resource in list(self._catalog.catalog.dynamic_configs):
-            if resource.type is ResourceType.GROUP:
-                yield resource.name, self._catalog.group_config(resource.name)
+    def limited(self) -> Iterator[tuple[str, GroupConfig]]:
+        """Yields the groups with a limit. Other groups with configs cost nothing."""
+        for group in self._catalog.catalog.groups_with(FAILED_PERCENT):
+            config = self._catalog.group_config(group)
+            if config.share_breaker_failed_percent:
+                yield group, config
+
+    def paused(self) -> Iterator[str]:
+        """Yields the names of paused groups in order."""
+        for group in self._catalog.catalog.groups_with(PAUSED):
+            if self._catalog.group_config(group).share_paused:
+                yield group
 
     async def pause(self, group_id: str, reason: str) -> None:
         """Sets the configs of a paused group. Raises KafkaError."""

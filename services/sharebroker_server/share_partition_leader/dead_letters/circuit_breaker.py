@@ -16,6 +16,7 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import monotonic
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckType
+from sharebroker_server.aio import Turns
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.share_partition_leader.core.events import Counts
 from sharebroker_server.share_partition_leader.core.failure_window import FailureWindow, Limit, Outcomes
@@ -24,6 +25,9 @@ from sharebroker_server.telemetry.metrics import Family, counter, gauge
 
 INTERVAL: Final = 1.0
 """Seconds between two comparisons."""
+
+GROUPS_AT_ONCE: Final = 500
+"""Groups whose limits are read in one turn of the event loop."""
 
 _log = structlog.get_logger()
 
@@ -37,8 +41,11 @@ class Groups(Protocol):
     def most(self) -> int:
         """The number of groups with metrics of their own."""
 
-    def configured(self) -> Iterable[tuple[str, GroupConfig]]:
-        """Returns the groups that have configs of their own."""
+    def limited(self) -> Iterable[tuple[str, GroupConfig]]:
+        """Returns the groups whose share of failed records is limited."""
+
+    def paused(self) -> Iterable[str]:
+        """Returns the names of paused groups in order."""
 
     async def pause(self, group_id: str, reason: str) -> None:
         """Pauses a group. Raises KafkaError."""
@@ -55,6 +62,7 @@ class CircuitBreaker:
         self._groups = groups
         self._windows: dict[str, FailureWindow] = {}
         self._pauses: dict[str, int] = {}
+        self._turns = Turns()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -68,11 +76,7 @@ class CircuitBreaker:
 
     async def check(self, time: float) -> None:
         """Compares the counters once, and pauses the groups that exceed their limits. `time`: seconds."""
-        limits = {
-            group: config
-            for group, config in self._groups.configured()
-            if config.share_breaker_failed_percent
-        }
+        limits = dict(await self._turns.collect(self._groups.limited(), GROUPS_AT_ONCE))
         totals = _outcomes(self._counted(), limits)
         self._windows = {group: self._windows.get(group) or FailureWindow() for group in totals}
         for group, total in totals.items():
@@ -92,11 +96,10 @@ class CircuitBreaker:
     def families(self) -> Iterator[Family]:
         """Returns the metric families; see Collector."""
         most = self._groups.most
-        paused = [group for group, config in self._groups.configured() if config.share_paused]
         yield gauge(
             "sharebroker_share_group_paused",
             "1 for each group that is paused (share.paused): its members receive no records.",
-            ((("group", group), 1) for group in sorted(paused)[:most]),
+            ((("group", group), 1) for group in list(self._groups.paused())[:most]),
         )
         yield counter(
             "sharebroker_share_group_breaker_pauses_total",

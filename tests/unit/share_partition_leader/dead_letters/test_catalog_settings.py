@@ -11,6 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.records import CatalogRecord, ConfigRecord, TopicRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.share_partition_leader.dead_letters.catalog_settings import (
     CREATED_WITH,
     CatalogGroups,
@@ -143,10 +144,35 @@ async def test_an_owner_that_moved_is_found_again(owner: Owner, code: ErrorCode,
 
 async def test_a_group_is_paused_by_its_configs(owner: Owner) -> None:
     groups = CatalogGroups(owner.cache, owner)  # type: ignore[arg-type]  # a part of the router
-    assert not list(groups.configured())
+    owner.apply(ConfigRecord(ConfigResource(ResourceType.GROUP, "resumed"), "share.paused", "false"))
+    assert not list(groups.paused())
     await groups.pause("g", "too many failures")
-    ((group, config),) = groups.configured()
-    assert (group, config.share_paused, config.share_pause_reason) == ("g", True, "too many failures")
+    assert list(groups.paused()) == ["g"]
+    assert owner.cache.group_config("g").share_pause_reason == "too many failures"
+
+
+async def test_only_groups_with_a_limit_are_read_for_the_circuit_breaker(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"limited": "20", "unlimited": "0", "reset": None}
+    for group, limit in limits.items():
+        resource = ConfigResource(ResourceType.GROUP, group)
+        owner.apply(ConfigRecord(resource, "share.breaker.failed.percent", "10"))
+        owner.apply(ConfigRecord(resource, "share.breaker.failed.percent", limit))
+    for number in range(100):
+        other = ConfigResource(ResourceType.GROUP, f"other{number}")
+        owner.apply(ConfigRecord(other, "share.isolation.level", "read_committed"))
+    read, resolve = set[str](), owner.cache.group_config
+
+    def group_config(group: str) -> GroupConfig:
+        read.add(group)
+        return resolve(group)
+
+    monkeypatch.setattr(owner.cache, "group_config", group_config)
+    groups = CatalogGroups(owner.cache, owner)  # type: ignore[arg-type]  # a part of the router
+    ((group, config),) = groups.limited()
+    assert (group, config.share_breaker_failed_percent) == ("limited", 20)
+    assert read == {"limited", "unlimited"}
 
 
 async def test_errors_of_a_pause_are_raised(owner: Owner) -> None:

@@ -25,18 +25,21 @@ class World:
     def __init__(self) -> None:
         self.configs = {"g": GUARDED, "free": GroupConfig()}
         self.counts = {GroupTopic(group, topic): Counts() for group in ("g", "free") for topic in ("a", "b")}
-        self.paused: list[tuple[str, str]] = []
+        self.pauses: list[tuple[str, str]] = []
         self.error: KafkaError | None = None
         self.breaker = CircuitBreaker(self.counts.items, self)
         self.time = 0.0
 
-    def configured(self) -> list[tuple[str, GroupConfig]]:
-        return list(self.configs.items())
+    def limited(self) -> list[tuple[str, GroupConfig]]:
+        return [pair for pair in self.configs.items() if pair[1].share_breaker_failed_percent]
+
+    def paused(self) -> list[str]:
+        return [group for group, config in self.configs.items() if config.share_paused]
 
     async def pause(self, group_id: str, reason: str) -> None:
         if self.error is not None:
             raise self.error
-        self.paused.append((group_id, reason))
+        self.pauses.append((group_id, reason))
         self.configs[group_id] = replace(self.configs[group_id], share_paused=True)
 
     async def check(
@@ -72,23 +75,23 @@ async def test_a_group_of_which_too_many_records_fail_is_paused(world: World) ->
     with capture_logs() as logs:
         await world.check(accepted=2, rejected=2, exhausted=1)
     reason = "6 of 10 records failed within 60 s; share.breaker.failed.percent is 50."
-    assert world.paused == [("g", reason)]
+    assert world.pauses == [("g", reason)]
     assert [log["resume"] for log in logs] == ["sharebroker groups resume g"]
 
 
 async def test_a_group_at_its_limit_is_not_paused(world: World) -> None:
     await world.check(accepted=100, rejected=100)
-    assert not world.paused
+    assert not world.pauses
 
 
 async def test_few_records_do_not_pause_a_group(world: World) -> None:
     await world.check(rejected=4)
-    assert not world.paused
+    assert not world.pauses
 
 
 async def test_a_group_without_a_limit_is_never_paused(world: World) -> None:
     await world.check(rejected=100, group="free")
-    assert not world.paused
+    assert not world.pauses
 
 
 async def test_a_limit_does_not_apply_to_earlier_failures(world: World) -> None:
@@ -96,27 +99,27 @@ async def test_a_limit_does_not_apply_to_earlier_failures(world: World) -> None:
     world.configs["free"] = GUARDED
     await world.check(group="free")
     await world.check(accepted=10, group="free")
-    assert not world.paused
+    assert not world.pauses
 
 
 async def test_a_resumed_group_is_paused_by_new_failures_only(world: World) -> None:
     await world.check(rejected=10)
     await world.check(rejected=10)  # of records that members held at the pause
-    assert len(world.paused) == 1
+    assert len(world.pauses) == 1
     world.configs["g"] = GUARDED
     await world.check(accepted=1)
-    assert len(world.paused) == 1
+    assert len(world.pauses) == 1
     await world.check(rejected=10)
-    assert len(world.paused) == 2
+    assert len(world.pauses) == 2
 
 
 async def test_a_pause_that_fails_is_repeated(world: World) -> None:
     world.error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     await world.check(rejected=10)
-    assert not world.paused
+    assert not world.pauses
     world.error = None
     await world.check()
-    assert [group for group, _ in world.paused] == ["g"]
+    assert [group for group, _ in world.pauses] == ["g"]
 
 
 async def test_pauses_and_paused_groups_are_metrics(world: World) -> None:
