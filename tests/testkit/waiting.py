@@ -36,3 +36,23 @@ def until(condition: Callable[[], object], timeout: float = 10.0) -> None:
         if monotonic() > deadline:
             raise AssertionError(f"did not become true within {timeout} s: {condition}")
         pause.wait(0.01)
+
+
+class Turns:
+    """Counts the turns of other tasks while it is entered."""
+
+    def __init__(self) -> None:
+        self.passed = -1
+        self._handle: asyncio.Handle | None = None
+
+    def __enter__(self) -> Turns:
+        self._pass()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._handle is not None
+        self._handle.cancel()
+
+    def _pass(self) -> None:
+        self.passed += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._pass)

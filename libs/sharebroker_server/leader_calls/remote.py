@@ -99,7 +99,7 @@ class RemoteLeader:
         """Opens a Deliver stream with its first message."""
         return RemoteDeliverStream(self._stub, opening)
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RemoteWatch:
+    async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RemoteWatch:
         """Starts a watch; if there are records, it ends as soon as the leader replies."""
         return RemoteWatch(self._stub, group_id, partitions)
 

@@ -347,5 +347,5 @@ class LeaderCalls(Protocol):
     def deliver(self, opening: DeliverOpen) -> DeliverStream:
         """Opens a delivery stream."""
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
+    async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
         """A watch of partitions without records; None if there are some, or the leader cannot decide."""

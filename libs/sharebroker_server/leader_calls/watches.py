@@ -67,6 +67,8 @@ class JointWatch(BaseWatch):
         self._watches = watches
         for watch in watches:
             watch.add_observer(self.end)
+        if not all(watch.active for watch in watches):
+            self.end()
 
     def _stop(self) -> None:
         for watch in self._watches:

@@ -296,50 +296,53 @@ class Leaders:
         )
         await asyncio.gather(*calls)
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
+    async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
         """A watch of partitions without records; None if some have records, or a leader is not known."""
-        leaders: dict[str, tuple[LeaderPeer, list[TopicIdPartition]]] = {}
-        for partition in partitions:
-            peer = self._router.known_leader(*partition)
-            if peer is None:
-                return None
-            leaders.setdefault(peer.member.owner, (peer, []))[1].append(partition)
+        leaders, unknown = await self._by_known_leader(partitions)
         watches: list[RecordsWatch] = []
-        for peer, led in leaders.values():
-            watch = peer.calls.watch(group_id, led)
-            if watch is None:
-                for started in watches:
-                    started.end()
-                return None
-            watches.append(watch)
-        return watches[0] if len(watches) == 1 else JointWatch(watches) if watches else None
+        try:
+            for peer, led in () if unknown else leaders.values():
+                watch = await peer.calls.watch(group_id, led)
+                if watch is None:
+                    return None
+                watches.append(watch)
+            complete, watches = watches, []
+        finally:
+            for started in watches:
+                started.end()
+        return complete[0] if len(complete) == 1 else JointWatch(complete) if complete else None
 
     async def by_leader(
         self, parts: Iterable[A], routes: Routes | None = None
     ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
-        """Parts by leader, and the parts without one. Binds missing `routes`.
-
-        Other tasks have a turn after the search for the leaders of each _PORTION parts.
-        """
+        """Parts by leader, and the parts without one. Binds missing `routes`."""
         parts = list(parts)
-        looked_up = False
-        while True:
-            groups: _Groups[A] = {}
-            unknown: list[A] = []
-            for start in range(0, len(parts), _PORTION):
-                if start:
-                    await asyncio.sleep(0)
-                self._add_known(parts[start : start + _PORTION], routes, groups, unknown)
-            if looked_up or not unknown:
-                return list(groups.values()), unknown
+        groups, unknown = await self._by_known_leader(parts, routes)
+        if unknown:
             await gather_in_portions(self._look_up, unknown)
-            looked_up = True
+            groups, unknown = await self._by_known_leader(parts, routes)
+        return list(groups.values()), unknown
 
     def forget(self, partition: TopicIdPartition, routes: Routes | None = None) -> None:
         """Looks up the leader again at the next request."""
         self._router.forget_leader(*partition)
         if routes is not None:
             routes.pop(partition, None)
+
+    async def _by_known_leader(
+        self, parts: Sequence[A], routes: Routes | None = None
+    ) -> tuple[_Groups[A], list[A]]:
+        """Parts by their cached leader, and the others.
+
+        Other tasks have a turn after the search for the leaders of each _PORTION parts.
+        """
+        groups: _Groups[A] = {}
+        unknown: list[A] = []
+        for start in range(0, len(parts), _PORTION):
+            if start:
+                await asyncio.sleep(0)
+            self._add_known(parts[start : start + _PORTION], routes, groups, unknown)
+        return groups, unknown
 
     def _add_known(
         self, parts: Sequence[A], routes: Routes | None, groups: _Groups[A], unknown: list[A]

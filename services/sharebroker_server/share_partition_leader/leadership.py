@@ -78,6 +78,9 @@ T = TypeVar("T")
 LONGEST_RETRY_DELAY: Final = 2.0
 """Seconds, the longest delay before a retry."""
 
+LOADS_AT_ONCE: Final = 100
+"""Share-partitions that one fetch or stream loads at the same time."""
+
 CATALOG_LAG: Final = 0.3
 """Seconds in which a new topic reaches every metadata cache."""
 

@@ -110,8 +110,8 @@ class Stub:
         async for request in requests:
             self.delivered.append(request)
 
-    def watch(self) -> RemoteWatch:
-        return RemoteLeader(cast("Any", self)).watch("g", PARTS)
+    async def watch(self) -> RemoteWatch:
+        return await RemoteLeader(cast("Any", self)).watch("g", PARTS)
 
 
 async def test_acquire_timeout_exceeds_the_wait_of_the_fetch() -> None:
@@ -218,7 +218,7 @@ async def test_close_ends_the_requests_of_the_stream() -> None:
 
 async def test_watch_repeats_while_the_leader_has_no_records() -> None:
     stub = Stub()
-    watch = stub.watch()
+    watch = await stub.watch()
     stub.replies.put_nowait(False)
     await eventually(lambda: len(stub.awaits) == 2)
     assert watch.active
@@ -233,14 +233,14 @@ async def test_watch_repeats_while_the_leader_has_no_records() -> None:
 
 async def test_watch_ends_when_its_leader_fails() -> None:
     stub = Stub()
-    watch = stub.watch()
+    watch = await stub.watch()
     stub.replies.put_nowait(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert await watch.changes(10)
 
 
 async def test_watch_that_ended_cancels_its_call() -> None:
     stub = Stub()
-    watch = stub.watch()
+    watch = await stub.watch()
     await eventually(lambda: stub.awaits)
     watch.end()
     watch.end()

@@ -60,3 +60,12 @@ async def test_end_of_a_joint_watch_ends_its_watches() -> None:
     watches = [Watch(), Watch()]
     JointWatch(watches).end()
     assert [watch.active for watch in watches] == [False, False]
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+async def test_a_watch_that_ended_before_ends_the_joint_watch(ended: int) -> None:
+    watches = [Watch(), Watch()]
+    watches[ended].end()
+    joint = JointWatch(watches)
+    assert not joint.active
+    assert [watch.active for watch in watches] == [False, False]

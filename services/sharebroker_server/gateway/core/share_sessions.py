@@ -234,6 +234,11 @@ class SessionCache:
             )
         return session
 
+    def is_current(self, context: FetchContext) -> bool:
+        """Whether the session of a request is open and has had no later request."""
+        session = context.session
+        return self._sessions.get(session.key) is session and session.epoch == next_epoch(context.epoch)
+
     def close(self, session: ShareSession) -> bool:
         """Removes the session; False if it was replaced or removed before."""
         if self._sessions.get(session.key) is not session:

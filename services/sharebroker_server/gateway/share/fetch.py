@@ -122,7 +122,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
         if context.final:
             close_session(gateway, session)
         elif not fetched and request.fetches:
-            _start_watch(gateway, context, request)
+            await _start_watch(gateway, context, request)
     finally:
         counts.in_flight -= 1
     if request.fetches:
@@ -171,12 +171,15 @@ async def _wait_unchanged(context: FetchContext, request: ShareFetch) -> bool:
     return True
 
 
-def _start_watch(gateway: Gateway, context: FetchContext, request: ShareFetch) -> None:
+async def _start_watch(gateway: Gateway, context: FetchContext, request: ShareFetch) -> None:
     """Watches the partitions of an idle client, which repeats its fetch."""
     session = context.session
     if session.partitions and not session.known_errors():
-        session.watch = gateway.leaders.watch(request.key.group_id, list(session.partitions))
-        session.watch_caller = request.caller
+        watch = await gateway.leaders.watch(request.key.group_id, list(session.partitions))
+        if watch is not None and gateway.sessions.is_current(context):
+            session.watch, session.watch_caller = watch, request.caller
+        elif watch is not None:  # the session ended, or has a later request
+            watch.end()
 
 
 def _acquire(
@@ -337,7 +340,7 @@ class MultiLeaderFetch:
         partitions = self._call.partitions
         # No watch for a wait that ends sooner, or while a partition has an error.
         watches = remaining > POLL_INTERVAL and not any(r.error_code for r in self._results.values())
-        watch = self._leaders.watch(self._call.group_id, partitions) if watches else None
+        watch = await self._leaders.watch(self._call.group_id, partitions) if watches else None
         try:
             await asyncio.sleep(min(remaining, POLL_INTERVAL) if partitions else remaining)
             if watch is not None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.aio import gather_in_portions
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
+
+PORTION: Final = 500
+"""Partitions that a fetch reads in one turn of the event loop."""
 
 
 class LogFetch:
@@ -27,9 +33,8 @@ class LogFetch:
     async def run(self) -> list[pb.FetchResponse.Partition]:
         """Returns the results in the order of the request: with `min_bytes`, an error, or at the deadline."""
         deadline = asyncio.get_running_loop().time() + self._request.max_wait_ms / 1000
-        partitions = ((item.topic_id, item.partition) for item in self._request.partitions)
-        # Concurrently, since leases may have to be claimed. Errors are raised again by the read below.
-        await asyncio.gather(*(self._leadership.led(*named) for named in partitions), return_exceptions=True)
+        # Concurrently, since leases may have to be claimed.
+        await gather_in_portions(self._claim, self._request.partitions)
         try:
             while not self._is_complete(results := await self._round()):
                 if self._size:
@@ -40,6 +45,10 @@ class LogFetch:
         finally:
             for led in self._registered:
                 led.readers.discard(self._appended)
+
+    async def _claim(self, item: pb.FetchRequest.Partition) -> None:
+        with suppress(KafkaError):  # the read raises it again
+            await self._leadership.led(item.topic_id, item.partition)
 
     async def _woken(self, deadline: float) -> bool:
         """Whether something was appended, or a partition was relinquished, before the deadline."""
@@ -57,7 +66,9 @@ class LogFetch:
         self._appended.clear()
         self._size = 0
         results = []
-        for item in self._request.partitions:
+        for number, item in enumerate(self._request.partitions, 1):
+            if not number % PORTION:
+                await asyncio.sleep(0)
             result = pb.FetchResponse.Partition(topic_id=item.topic_id, partition=item.partition)
             try:
                 await self._read(item, result)

@@ -51,7 +51,11 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.runs import member_holder, stream_holder
 from sharebroker_server.share_partition_leader.core.share_partition import relinquished
-from sharebroker_server.share_partition_leader.leadership import LONGEST_RETRY_DELAY, Leadership
+from sharebroker_server.share_partition_leader.leadership import (
+    LOADS_AT_ONCE,
+    LONGEST_RETRY_DELAY,
+    Leadership,
+)
 from sharebroker_server.share_partition_leader.requests.stream_messages import (
     REJECT,
     AckGroup,
@@ -98,6 +102,7 @@ class DeliverySession:
         self._served: dict[TopicIdPartition, ShareGroupPartition] = {}
         self._ready: dict[TopicIdPartition, None] = {}
         self._tasks: dict[TopicIdPartition, asyncio.Task[None]] = {}
+        self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
         self._isolated: set[TopicIdPartition] = set()
         self._credit = 0
         self._scheduled = False
@@ -209,7 +214,8 @@ class DeliverySession:
         pauses = doubling(RETRY_DELAY, LONGEST_RETRY_DELAY)
         while key in self._assigned:
             try:
-                share_partition = await self._partitions.share_partition(self.group_id, *key)
+                async with self._loads:
+                    share_partition = await self._partitions.share_partition(self.group_id, *key)
             except KafkaError as error:
                 if not error.retriable:
                     self._abandon(key, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import structlog
 
@@ -23,7 +23,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     RenewAll,
 )
 from sharebroker_server.share_partition_leader.core.runs import member_holder
-from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import LOADS_AT_ONCE, Leadership
 from sharebroker_server.share_partition_leader.requests.deliver_stream import DeliverySession
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
@@ -35,6 +35,9 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
 )
 
 _log = structlog.get_logger()
+
+PORTION: Final = 500
+"""Partitions that a fetch or a watch serves in one turn of the event loop."""
 
 _RENEW = int(AckType.RENEW)
 Append = Callable[[values.AppendCall, float | None], Awaitable[list[values.AppendResult]]]
@@ -76,15 +79,22 @@ class LocalLeader:
         """Opens a delivery stream."""
         return DeliverySession(opening, self._leadership)
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> LocalWatch | None:
-        """A watch; None if a share-partition has records or is not loaded."""
-        watched = []
-        for partition in partitions:
-            share_partition = self._leadership.loaded(group_id, *partition)
-            if share_partition is None or not share_partition.has_nothing_to_acquire():
-                return None
-            watched.append(share_partition)
-        return LocalWatch(watched)
+    async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> LocalWatch | None:
+        """A watch; None if a share-partition has records or is not loaded. Begins in portions."""
+        watch, begun = LocalWatch(), 0
+        try:
+            for begun, partition in enumerate(partitions):
+                if begun and not begun % PORTION:
+                    await asyncio.sleep(0)
+                found = self._leadership.loaded(group_id, *partition)
+                if not watch.active or found is None or not found.has_nothing_to_acquire():
+                    return None
+                watch.add(found)
+            begun = len(partitions)
+            return watch
+        finally:
+            if begun < len(partitions):
+                watch.end()
 
 
 class Fetch:
@@ -92,11 +102,11 @@ class Fetch:
 
     A run has three steps.
 
-    1. Load: share-partitions that are not loaded are loaded concurrently. A share-partition that `loaded`
-       returned is valid until the next `await`, so `_found` is cleared before every wait.
+    1. Load: share-partitions that are not loaded are loaded, LOADS_AT_ONCE concurrently. A share-partition
+       that `loaded` returned is valid until the next `await`, so `_found` is cleared before every wait.
     2. Round: each partition is served once, in the order of the call, until the record or byte limit is
-       reached. Records in the hot cache are acquired synchronously; only a read from the store suspends the
-       fetch.
+       reached. Records in the hot cache are acquired synchronously; only a read from the store, and the end
+       of each PORTION, suspend the fetch.
     3. Wait: without records, the fetch waits at every share-partition (`AvailabilityListener`) and starts
        another round when one notifies it.
 
@@ -130,15 +140,20 @@ class Fetch:
     async def run(self) -> list[values.AcquireResult]:
         """The result of each partition, in the order of the call."""
         deadline = asyncio.get_running_loop().time() + self._call.max_wait
-        missing = self._find_loaded()
+        missing = await self._find_loaded()
         if missing:
-            await self._load(missing)
+            self._cold = True
+            self._found = {}
+            for start in range(0, len(missing), LOADS_AT_ONCE):
+                await asyncio.gather(*map(self._load, missing[start : start + LOADS_AT_ONCE]))
         try:
             while True:
                 self._available.clear()
-                for part in self._call.partitions:
+                for number, part in enumerate(self._call.partitions, 1):
                     if self._is_full():
                         break
+                    if not number % PORTION:
+                        await self._pause()
                     if part not in self._failed:
                         await self._serve(part)
                 if self._is_complete() or self._call.max_wait <= 0:
@@ -160,9 +175,16 @@ class Fetch:
         """The share-partition was unloaded; the next round finds its successor."""
         self._available.set()
 
-    def _find_loaded(self) -> list[TopicIdPartition]:
+    async def _pause(self) -> None:
+        """Other requests are served between two portions."""
+        self._found = {}
+        await asyncio.sleep(0)
+
+    async def _find_loaded(self) -> list[TopicIdPartition]:
         missing = []
-        for part in self._call.partitions:
+        for number, part in enumerate(self._call.partitions, 1):
+            if not number % PORTION:
+                await self._pause()
             loaded = self._leadership.loaded(self._call.group_id, *part)
             if loaded is None:
                 missing.append(part)
@@ -171,17 +193,13 @@ class Fetch:
                 self._found[part] = loaded
         return missing
 
-    async def _load(self, missing: Sequence[TopicIdPartition]) -> None:
-        self._cold = True
-        self._found = {}
-        loading = (self._leadership.share_partition(self._call.group_id, *part) for part in missing)
-        for part, outcome in zip(
-            missing, await asyncio.gather(*loading, return_exceptions=True), strict=True
-        ):
-            if isinstance(outcome, KafkaError):
-                self._failed[part] = outcome
-            elif not isinstance(outcome, BaseException):
-                outcome.core.counts.fetches += 1
+    async def _load(self, part: TopicIdPartition) -> None:
+        try:
+            loaded = await self._leadership.share_partition(self._call.group_id, *part)
+        except KafkaError as error:
+            self._failed[part] = error
+        else:
+            loaded.core.counts.fetches += 1
 
     async def _serve(self, part: TopicIdPartition) -> None:
         """Acquires from a partition; only its load or a read from the store suspends the fetch."""
@@ -263,11 +281,14 @@ class LocalWatch(BaseWatch):
 
     __slots__ = ("_share_partitions",)
 
-    def __init__(self, share_partitions: Sequence[ShareGroupPartition]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._share_partitions = share_partitions
-        for share_partition in share_partitions:
-            share_partition.add_listener(self)
+        self._share_partitions: list[ShareGroupPartition] = []
+
+    def add(self, share_partition: ShareGroupPartition) -> None:
+        """Waits at a share-partition as well; the watch must be active."""
+        self._share_partitions.append(share_partition)
+        share_partition.add_listener(self)
 
     def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""

@@ -54,7 +54,7 @@ class SharePartitionLeaderServicer(LogRpcs):
     @override
     async def AwaitRecords(self, request: pb.AwaitRecordsRequest, context: Any) -> pb.AwaitRecordsResponse:
         wait = wait_seconds(request.max_wait_ms)
-        watch = self.calls.watch(request.group_id, messages.partition_keys(request.partitions))
+        watch = await self.calls.watch(request.group_id, messages.partition_keys(request.partitions))
         if watch is None:
             return pb.AwaitRecordsResponse(changed=True)
         try:

@@ -152,8 +152,8 @@ class Calls:
     async def reconcile(self, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
         raise NotImplementedError
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch:
-        self.watches.append(Watch([]))
+    async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch:
+        self.watches.append(Watch())
         return self.watches[-1]
 
     def find(self) -> None:

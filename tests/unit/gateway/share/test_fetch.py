@@ -220,7 +220,7 @@ class Calls:
     async def reconcile(self, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
         raise NotImplementedError
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watching | None:
+    async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watching | None:
         if not self.can_watch:
             return None
         self.watches.append(Watching())
@@ -342,7 +342,7 @@ async def test_no_watch_if_one_of_several_leaders_has_records(harness: Harness, 
 
 async def test_no_watch_without_a_known_leader(harness: Harness, calls: Calls) -> None:
     harness.ownership.no_owner = True
-    assert harness.gateway.leaders.watch("group", [TopicIdPartition(TOPIC.topic_id, 0)]) is None
+    assert await harness.gateway.leaders.watch("group", [TopicIdPartition(TOPIC.topic_id, 0)]) is None
     assert calls.watches == []
 
 
@@ -399,3 +399,27 @@ async def test_several_leaders_without_records_are_called_once(harness: Harness)
     await eventually(lambda: harness.leader.watching and other.watching)
     assert answered(await task).keys() == {0, 1}
     assert (len(harness.leader.requests), len(other.requests)) == (2, 2)  # on arrival and at its deadline
+
+
+@pytest.mark.parametrize("overtakes", [True, False])
+async def test_a_watch_that_begins_late_ends_with_its_session(
+    harness: Harness, calls: Calls, overtakes: bool
+) -> None:
+    opened, watch, begun = asyncio.Event(), calls.watch, asyncio.Event()
+
+    async def late(group_id: str, partitions: Sequence[TopicIdPartition]) -> Watching | None:
+        begun.set()
+        await opened.wait()
+        return await watch(group_id, partitions)
+
+    calls.watch = late  # type: ignore[method-assign]
+    await harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
+    fetching = asyncio.ensure_future(harness.share.ShareFetch(fetch(1, max_wait_ms=1)))
+    await begun.wait()
+    await harness.share.ShareAcknowledge(acknowledge(2 if overtakes else -1, {}))
+    opened.set()
+    await fetching
+    assert [watch.active for watch in calls.watches] == [False]
+    session = harness.gateway.sessions.get(SessionKey("group", "me"))
+    assert (session is not None) is overtakes
+    assert session is None or session.watch is None

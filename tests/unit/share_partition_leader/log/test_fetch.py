@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.records import PartitionsRecord
 from sharebroker_server.record_log.core.producers import Verified
-from tests.testkit.waiting import eventually
+from sharebroker_server.share_partition_leader.log import fetch as log_fetch
+from tests.testkit.waiting import Turns, eventually
 from tests.unit.record_log.batches import batch, stored
 from tests.unit.share_partition_leader.harness import TOPIC, Harness, code
 
@@ -130,3 +133,20 @@ async def test_read_committed_ends_at_the_last_stable_offset(harness: Harness) -
     assert (response.last_stable_offset, response.high_watermark) == (4, 4)
     (behind,) = await fetch(harness, 4, isolation_level=1)
     assert not behind.aborted_transactions
+
+
+async def turns_of(harness: Harness) -> int:
+    """Returns how many turns other tasks had while seven partitions were fetched."""
+    with Turns() as turns:
+        assert [code(part) for part in await fetch(harness, *[0] * 7)] == [ErrorCode.NONE] * 7
+    return turns.passed
+
+
+async def test_many_partitions_are_read_in_portions(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.append_to_catalog(PartitionsRecord(TOPIC, 7))
+    await turns_of(harness)  # claims the partitions
+    before = await turns_of(harness)
+    monkeypatch.setattr(log_fetch, "PORTION", 2)
+    assert await turns_of(harness) == before + 3

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_partition_leader.requests import stream_messages
+from sharebroker_server.share_partition_leader.requests import deliver_stream, stream_messages
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
 )
@@ -75,6 +75,21 @@ async def test_credit_can_be_withdrawn(harness: Harness) -> None:
         assert not consumer.records
         consumer.grant(1)
         await consumer.got_offsets(0)
+
+
+async def test_partitions_are_loaded_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver_stream, "LOADS_AT_ONCE", 2)
+    async with started() as harness:
+        await harness.create_topic(5)
+        for partition in range(5):
+            await harness.publish(1, partition)
+        harness.persister.open.clear()
+        async with stream(harness, partitions=range(5), credit=10) as consumer:
+            await eventually(lambda: harness.persister.reads)
+            await settle()
+            assert harness.persister.reads == 2
+            harness.persister.open.set()
+            await eventually(lambda: len(consumer.records) == 5)
 
 
 @pytest.mark.parametrize(("mode", "got"), [(0, 10), (1, 4)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
@@ -23,8 +24,12 @@ from sharebroker_server.leader_calls.values import (
     ReconcileCall,
     UnreconciledReason,
 )
+from sharebroker_server.share_partition_leader.requests import local_leader
 from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
-from tests.testkit.waiting import eventually
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
+from tests.testkit.waiting import Turns, eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.harness import (
     ACCEPT,
@@ -329,8 +334,8 @@ async def test_stream_that_never_ran_is_closed_without_its_outputs(harness: Harn
     assert [(run.first, run.last) for run in fetched.acquired] == [(0, 2)]
 
 
-def watched(harness: Harness) -> LocalWatch:
-    watch = harness.local.watch(GROUP, [PART])
+async def watched(harness: Harness) -> LocalWatch:
+    watch = await harness.local.watch(GROUP, [PART])
     assert watch is not None
     assert watch.active
     return watch
@@ -338,14 +343,14 @@ def watched(harness: Harness) -> LocalWatch:
 
 async def test_watch_continues_without_changes(harness: Harness) -> None:
     await harness.share_partition()
-    watch = watched(harness)
+    watch = await watched(harness)
     assert not await watch.changes(5.0)
     assert watch.active
 
 
 async def test_available_records_end_the_watch(harness: Harness) -> None:
     await harness.share_partition()
-    watch = watched(harness)
+    watch = await watched(harness)
     waiting = [asyncio.create_task(watch.changes(1000.0)) for _ in range(2)]
     await settle()
     await harness.publish(1)
@@ -356,14 +361,14 @@ async def test_available_records_end_the_watch(harness: Harness) -> None:
 
 async def test_unload_ends_the_watch(harness: Harness) -> None:
     share_partition = await harness.share_partition()
-    watch = watched(harness)
+    watch = await watched(harness)
     share_partition.retire()
     assert not watch.active
 
 
 async def test_ended_watch_does_not_prevent_unload(harness: Harness) -> None:
     share_partition = await harness.share_partition()
-    watch = watched(harness)
+    watch = await watched(harness)
     share_partition.drop_unused()
     assert not share_partition.retired
     watch.end()
@@ -374,7 +379,7 @@ async def test_ended_watch_does_not_prevent_unload(harness: Harness) -> None:
 
 async def test_cancelled_wait_leaves_no_observer(harness: Harness) -> None:
     await harness.share_partition()
-    watch = watched(harness)
+    watch = await watched(harness)
     waiting = asyncio.create_task(watch.changes(1000.0))
     await settle()
     waiting.cancel()
@@ -385,18 +390,18 @@ async def test_cancelled_wait_leaves_no_observer(harness: Harness) -> None:
 
 async def test_no_watch_with_records_or_without_state(harness: Harness) -> None:
     calls = harness.local
-    assert calls.watch(GROUP, [PART]) is None
+    assert await calls.watch(GROUP, [PART]) is None
     share_partition = await harness.share_partition()
     await harness.publish(1)
     assert not share_partition.has_nothing_to_acquire()
-    assert calls.watch(GROUP, [PART]) is None
+    assert await calls.watch(GROUP, [PART]) is None
     share_partition.retire()
     assert not share_partition.has_nothing_to_acquire()
 
 
 async def test_observers_are_called_once(harness: Harness) -> None:
     await harness.share_partition()
-    watch = watched(harness)
+    watch = await watched(harness)
     called: list[str] = []
     listeners = {name: partial(called.append, name) for name in "abc"}
     for listener in listeners.values():
@@ -496,3 +501,93 @@ async def test_a_session_reconciles_only_the_records_of_its_principal(harness: H
     (result,) = await harness.local.reconcile(call, 10.0)
     assert [(one.first, one.last, one.reason) for one in result.left] == [(0, 3, UnreconciledReason.TAKEN)]
     assert result.held == []
+
+
+# --- many partitions
+
+MANY = [TopicIdPartition(TOPIC, index) for index in range(7)]
+
+
+@pytest.fixture
+async def many(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Harness]:
+    """A leader of several partitions, of which two are a portion."""
+    monkeypatch.setattr(local_leader, "PORTION", 2)
+    async with started() as harness:
+        await harness.create_topic(len(MANY))
+        yield harness
+
+
+async def counts(harness: Harness, max_wait: float = 0.0) -> list[int]:
+    """Returns how many ranges of each partition a fetch acquires."""
+    results = await harness.local.acquire(AcquireCall(GROUP, "m", MANY, max_wait, 10))
+    return [len(result.acquired) for result in results]
+
+
+async def test_many_partitions_are_fetched_in_portions(many: Harness) -> None:
+    await counts(many)
+    await many.publish(1, 6)
+    with Turns() as turns:
+        assert await counts(many) == [0, 0, 0, 0, 0, 0, 1]
+    assert turns.passed >= 6  # three for the search, three for the round
+
+
+async def test_records_that_arrive_between_portions_are_fetched(many: Harness) -> None:
+    await counts(many)
+    fetching = asyncio.create_task(counts(many, 1000.0))
+    await asyncio.sleep(0)
+    await many.publish(1)
+    assert await fetching == [1, 0, 0, 0, 0, 0, 0]
+
+
+async def test_cold_partitions_are_loaded_some_at_a_time(
+    many: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading, most, load = 0, 0, many.leadership.share_partition
+
+    async def share_partition(group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
+        nonlocal loading, most
+        loading += 1
+        most = max(most, loading)
+        try:
+            return await load(group_id, topic_id, partition)
+        finally:
+            loading -= 1
+
+    monkeypatch.setattr(many.leadership, "share_partition", share_partition)
+    monkeypatch.setattr(local_leader, "LOADS_AT_ONCE", 3)
+    await many.publish(1, 6)
+    assert await counts(many) == [0, 0, 0, 0, 0, 0, 1]
+    assert most == 3
+
+
+async def test_many_partitions_are_watched_in_portions(many: Harness) -> None:
+    await counts(many)
+    with Turns() as turns:
+        watch = await many.local.watch(GROUP, MANY)
+    assert watch is not None
+    assert turns.passed == 3
+    await many.publish(1, 6)
+    assert not watch.active
+
+
+@pytest.mark.parametrize("partition", [0, 6])
+async def test_records_that_arrive_as_a_watch_begins_prevent_it(many: Harness, partition: int) -> None:
+    await counts(many)
+    loaded = [await many.share_partition(index) for index in range(len(MANY))]
+    watching = asyncio.create_task(many.local.watch(GROUP, MANY))
+    await asyncio.sleep(0)
+    await many.publish(1, partition)
+    assert await watching is None
+    many.leadership.drop_unused()
+    assert all(one.retired for one in loaded)
+
+
+async def test_a_cancelled_watch_leaves_no_observers(many: Harness) -> None:
+    await counts(many)
+    loaded = [await many.share_partition(index) for index in range(len(MANY))]
+    watching = asyncio.create_task(many.local.watch(GROUP, MANY))
+    await asyncio.sleep(0)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    many.leadership.drop_unused()
+    assert all(one.retired for one in loaded)

@@ -36,5 +36,5 @@ class FakeShareCalls:
     async def reconcile(self, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
         raise NotImplementedError
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> LocalWatch:
-        return LocalWatch([])
+    async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> LocalWatch:
+        return LocalWatch()
