@@ -46,13 +46,13 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from time import monotonic
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 from typing_extensions import override
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_server.aio import SerialExecutor
+from sharebroker_server.aio import SerialExecutor, Turns
 from sharebroker_server.leases.membership import ClusterMembership, FailureDetector, OutageLog, log_expired
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.leases.placement import Placement, ResourceKind, succeeds
@@ -66,6 +66,10 @@ from sharebroker_server.leases.port import (
 )
 
 _log = structlog.get_logger()
+
+
+LEASES_AT_ONCE: Final = 500
+"""Leases that are renewed, or compared with their placement, in one turn of the event loop."""
 
 
 class HeldLease(NamedTuple):
@@ -106,6 +110,7 @@ class LeaseHolder:
         self._held: dict[str, HeldLease] = {}
         self._handing_over: set[str] = set()
         self._executor = SerialExecutor()
+        self._turns = Turns()
         self._claims: dict[str, asyncio.Task[Lease]] = {}
         self._takeovers = set[str]()  # leases that this broker should own and a peer still holds
         self._owner_cache: dict[str, ClusterMember] = {}
@@ -240,15 +245,20 @@ class LeaseHolder:
         elif self.membership.needs_heartbeats:
             await self._announce()
         await self._refresh_members()
-        misplaced = () if self.membership.leaving else self._held
-        for resource in [r for r in misplaced if r not in self._executor and not self._placement.is_ours(r)]:
-            self._executor.submit(resource, self._hand_over(resource))
+        if not self.membership.leaving:
+            await self._hand_over_misplaced()
         to_claim = self._to_claim()
         await self._refresh_takeovers(to_claim)
         for resource in self._to_claim() if to_claim else ():
             if resource not in self._takeovers:
                 self._start_claim(resource)
         self.membership.detect_failures(on_dead=self._wake.set)
+
+    async def _hand_over_misplaced(self) -> None:
+        async for portion in self._turns.portions(list(self._held), LEASES_AT_ONCE):
+            held = (r for r in portion if r in self._held and r not in self._executor)
+            for resource in [r for r in held if not self._placement.is_ours(r)]:
+                self._executor.submit(resource, self._hand_over(resource))
 
     def _should_own(self, resource: str) -> bool:
         """Returns whether the resource is placed here. A leaving member should own nothing."""
@@ -310,21 +320,20 @@ class LeaseHolder:
         """
         sent = self._clock()
         await self._announce()
-        before = dict(self._held)
-        epochs = {resource: lease.epoch for resource, lease in before.items()}
+        epochs = {resource: lease.epoch for resource, lease in self._held.items()}
         renewed = await self._store.renew(epochs, self.member.owner, self._ttl)
         if None not in renewed:
             self._renew_at = sent + self._ttl / 3
-        for (resource, lease), ours in zip(before.items(), renewed, strict=True):
-            current = self._held.get(resource)
-            if current is None or current.epoch != lease.epoch:
-                continue  # lost or claimed again while the renewal was in flight
-            if ours:
-                self._held[resource] = HeldLease(lease.epoch, sent + self._ttl)
-            elif (
-                ours is not None
-            ):  # None: no response from the store; the lease remains valid until it expires
-                self._lose(resource)
+        async for portion in self._turns.portions(zip(epochs.items(), renewed, strict=True), LEASES_AT_ONCE):
+            for (resource, epoch), ours in portion:
+                current = self._held.get(resource)
+                if current is None or current.epoch != epoch:
+                    continue  # lost or claimed again while the renewal was in flight
+                if ours:
+                    self._held[resource] = HeldLease(epoch, sent + self._ttl)
+                elif ours is not None:
+                    self._lose(resource)
+                # None: no response from the store; the lease remains valid until it expires
 
     async def _refresh_members(self) -> None:
         if await self.membership.refresh():

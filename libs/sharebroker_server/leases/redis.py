@@ -18,6 +18,7 @@ import structlog
 from typing_extensions import override
 
 from sharebroker_protocol.clock import now
+from sharebroker_server.aio import Turns
 from sharebroker_server.leases.port import ClusterMember, Lease, LeaseStore, LeasesUnavailable
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.port import (
@@ -36,6 +37,9 @@ HERE: Final = Path(__file__).parent
 
 _JUMP: Final = 5.0
 """Seconds by which the clock skew changes between two announcements that are logged as a jump."""
+
+RENEWALS_AT_ONCE: Final = 500
+"""Renewals that are sent in one turn of the event loop."""
 
 _MAX_ROUND_TRIP: Final = 0.5
 """Seconds; the clock skew is not computed from slower responses."""
@@ -71,6 +75,7 @@ class RedisLeaseStore(LeaseStore):
         self._withdraw = link.script(lua(HERE, "withdraw", flags="allow-oom"))
         self._generation = link.script(lua(HERE, "generation", flags="allow-oom"))
         self._measured = False
+        self._turns = Turns()
 
     @override
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
@@ -79,13 +84,17 @@ class RedisLeaseStore(LeaseStore):
 
     @override
     async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> Sequence[bool | None]:
-        sent = [
-            self._renew.send((self._keys.lease(resource),), (owner, epoch, _ms(ttl)))
-            for resource, epoch in epochs.items()
-        ]
+        # Sent in portions, but awaited together: each silent server costs the time-out once.
+        sent = await self._turns.collect(
+            (
+                self._renew.send((self._keys.lease(resource),), (owner, epoch, _ms(ttl)))
+                for resource, epoch in epochs.items()
+            ),
+            RENEWALS_AT_ONCE,
+        )
         if sent:
             await asyncio.wait(sent, timeout=self._timeout)
-        replies = [_outcome(reply) for reply in sent]
+        replies = await self._turns.collect(map(_outcome, sent), RENEWALS_AT_ONCE)
         failures = [reply for reply in replies if isinstance(reply, RedisError)]
         if failures and len(failures) == len(replies):
             raise LeasesUnavailable(str(failures[0])) from failures[0]

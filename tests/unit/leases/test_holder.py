@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 import pytest
 from structlog.testing import capture_logs
 
+from sharebroker_server.leases import holder
 from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.placement import preferred
 from sharebroker_server.leases.port import ClusterMember, Lease, LeaseLost, LeasesUnavailable
 from tests.testkit.memory.leases import MemoryLeaseStore
-from tests.testkit.waiting import eventually
+from tests.testkit.waiting import Turns, eventually
 from tests.unit.leases.harness import ROLE, SHARDS, TTL, Cluster, share
 
 
@@ -138,6 +139,34 @@ async def test_partial_outage_loses_only_the_affected_leases(
     await cluster.pass_time(1, node)
     assert node.held() == set(SHARDS) - part
     assert node.owned == dict.fromkeys(SHARDS[5:], 1)
+
+
+async def test_many_leases_are_renewed_and_compared_in_portions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = cluster.node(1)
+    await node.round()
+    await cluster.pass_time(TTL, node)  # renewed once, so that the next round renews again
+    with Turns() as together:
+        await node.holder.reconcile()
+    await cluster.pass_time(TTL, node)
+    monkeypatch.setattr(holder, "LEASES_AT_ONCE", 2)
+    with Turns() as divided:
+        await node.holder.reconcile()
+    assert divided.passed >= together.passed + len(SHARDS) // 2
+    assert node.held() == set(SHARDS)
+
+
+async def test_leases_move_although_they_are_compared_in_portions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "LEASES_AT_ONCE", 1)
+    first, second = cluster.node(1), cluster.node(2)
+    await first.round()
+    await cluster.pass_time(3, second, first)
+    assert first.held() | second.held() == set(SHARDS)
+    assert not first.held() & second.held()
+    assert second.held()
 
 
 async def test_validity_counts_from_before_the_request(cluster: Cluster) -> None:
