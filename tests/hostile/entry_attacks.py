@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
+from uuid import uuid4
 
 from tests.hostile import payloads
 from tests.hostile.attacks import Attack, Send, crowd, exchange
 from tests.hostile.payloads import METADATA, frame
-from tests.support.kafka_client import part
+from tests.support.client import connected, unique
+from tests.support.kafka_client import fetch_topics, part
 from tests.testkit.brokers import Cluster
 
 LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, OFFSET_FOR_LEADER_EPOCH = 2, 8, 9, 23
-DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
+SHARE_HEARTBEAT, SHARE_FETCH, DESCRIBE_SHARE_GROUP_OFFSETS = 76, 78, 90
 
 TOPICS: Final = tuple(f"entries-{number}" for number in range(5))
 PARTITIONS: Final = range(9_000)
@@ -107,6 +109,28 @@ def _attack(name: str, request: Request, before: Sequence[Request] = (), clients
     return Attack(name, prepare)
 
 
+def _share_fetch_attack() -> Attack:
+    """Returns an attack of a member that uses 12,000 partitions for the first time, and then again."""
+
+    async def prepare(cluster: Cluster) -> Send:
+        async with connected(cluster.address) as client:
+            topics = dict([await client.create(6_000) for _ in range(2)])
+        member: dict[str, Any] = {"group_id": unique("entries"), "member_id": str(uuid4())}
+        join = frame(SHARE_HEARTBEAT, 1, member_epoch=0, subscribed_topic_names=[*topics], **member)
+        wanted = fetch_topics({topic_id: range(6_000) for topic_id in topics.values()}, {})
+        limits = {
+            "max_wait_ms": 500,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+        }
+        fetch = frame(SHARE_FETCH, 2, share_session_epoch=0, topics=wanted, **limits, **member)
+        return lambda seconds: crowd(cluster.kafka, [[join, fetch]], seconds)
+
+    return Attack("ShareFetch of 12,000 partitions", prepare)
+
+
 def entry_attacks() -> Iterator[Attack]:
     """Yields the attacks."""
     yield _attack("OffsetCommit of 45,000 partitions", commit)
@@ -117,3 +141,4 @@ def entry_attacks() -> Iterator[Attack]:
     yield _attack("OffsetForLeaderEpoch of 45,000 partitions", leader_epochs)
     yield _attack("DescribeShareGroupOffsets of 45,000 partitions", describe_share_offsets)
     yield _attack("Metadata of 49,000 names", named_metadata)
+    yield _share_fetch_attack()

@@ -41,6 +41,7 @@ class RequestBuffer:
         "_reserved",
         "_splitter",
         "_transport",
+        "received",
     )
 
     def __init__(
@@ -62,6 +63,7 @@ class RequestBuffer:
         self._paused = False
         self._closed = False
         self._begun_at = 0.0
+        self.received = 0
 
     def __bool__(self) -> bool:
         return bool(self._frames)
@@ -74,6 +76,7 @@ class RequestBuffer:
         """Adds received bytes. Raises BadMessage; complete requests before the invalid one are kept."""
         frames: list[bytes] = []
         begun = self._splitter.begun
+        self.received += len(data)
         try:
             self._splitter.split(data, frames)
         finally:
@@ -247,6 +250,9 @@ class ResponseBuffer:
 class Reserving(Protocol):
     """A connection that reserves memory for large requests. `now` is in seconds of the budget's clock."""
 
+    received: int
+    """The number of bytes that have arrived."""
+
     def granted(self) -> None:
         """Is called once the waiting reservation is granted."""
 
@@ -259,6 +265,9 @@ class Reserving(Protocol):
 
 GRACE: Final = 1.0
 """Seconds in which a client can complete a large request while others wait for memory."""
+
+PROGRESS: Final = 0.25
+"""The share of its reservation that a request receives between two checks while it is not evicted."""
 
 TURN: Final = 2.0
 """Seconds after which the oldest waiting reservation is next, and between two such turns."""
@@ -295,6 +304,7 @@ class MemoryBudget:
         self._by_size: list[_Waiting] = []
         self._numbers = count()
         self._turn_at = now()
+        self._received: dict[Reserving, int] = {}
 
     @property
     def waiting(self) -> int:
@@ -330,13 +340,19 @@ class MemoryBudget:
     def relieve(self) -> None:
         """Evicts owners of incomplete requests until all waiting reservations will fit.
 
-        Those with the most byte-seconds are evicted first: bytes, times the seconds without completion.
+        Those with the most byte-seconds are evicted first: bytes, times the seconds without completion. A
+        request that still arrives is spared: on a busy server it is incomplete because it is read late.
         """
+        before, self._received = self._received, {owner: owner.received for owner in self._held}
         if not self._by_age:
             return
         now = self.now()
         needed = sum(waiting.size for waiting in self._by_size)
-        unfinished = {owner: owner.unfinished_for(now) for owner in self._held}
+        unfinished = {
+            owner: owner.unfinished_for(now)
+            for owner, size in self._held.items()
+            if owner in before and owner.received - before[owner] < PROGRESS * size
+        }
         victims = sorted(
             (owner for owner, seconds in unfinished.items() if seconds > GRACE),
             key=lambda owner: self._held[owner] * unfinished[owner],

@@ -215,6 +215,8 @@ class Requester:
     Its request is incomplete since `begun`, if it is. Its connection ends when it is evicted.
     """
 
+    received = 0
+
     def __init__(self, budget: MemoryBudget, size: int, begun: float | None = None) -> None:
         self._budget = budget
         self.size = size
@@ -343,7 +345,9 @@ def test_a_request_has_time_to_complete_after_its_reservation() -> None:
     budget = MemoryBudget(10, Clock())
     first, second, third = (Requester(budget, 8, 0.0) for _ in range(3))
     budget.relieve()
+    budget.relieve()
     assert (first.evicted, second.has) == (True, True)
+    budget.relieve()
     clock(budget).now += GRACE
     budget.relieve()
     assert not second.evicted
@@ -358,6 +362,8 @@ def test_incomplete_requests_are_evicted_for_all_that_wait() -> None:
     holders = [Requester(budget, 2, 90.0) for _ in range(5)]
     waiting = [Requester(budget, 2) for _ in range(3)]
     budget.relieve()
+    assert not any(holder.evicted for holder in holders), "they may still arrive"
+    budget.relieve()
     assert [holder.evicted for holder in holders].count(True) == 3
     assert all(one.has for one in waiting)
 
@@ -369,6 +375,7 @@ def test_incomplete_requests_are_evicted_for_a_turn() -> None:
     clock(budget).now += TURN + 0.1
     small = Requester(budget, 1)
     budget.relieve()
+    budget.relieve()
     assert [holder.evicted for holder in holders] == [True, True]
     assert (large.has, small.has) == (True, False)
 
@@ -378,7 +385,58 @@ def test_complete_requests_are_never_evicted() -> None:
     holder, waiting = Requester(budget, 10), Requester(budget, 10)
     clock(budget).now += 10 * TURN
     budget.relieve()
+    budget.relieve()
     assert (holder.evicted, waiting.has) == (False, False)
+
+
+@pytest.mark.parametrize(("arriving", "evicted"), [(25, False), (24, True), (0, True)])
+def test_requests_that_a_busy_server_reads_late_are_not_evicted(arriving: int, evicted: bool) -> None:
+    """A large one would be evicted first, before those whose clients have stopped."""
+    budget = MemoryBudget(200, Clock())
+    late, stopped = Requester(budget, 100, 90.0), Requester(budget, 90, 90.0)
+    budget.relieve()
+    waiting = Requester(budget, 40)
+    late.received += arriving
+    budget.relieve()
+    assert (late.evicted, stopped.evicted) == (evicted, not evicted)
+    assert waiting.has
+
+
+def test_a_large_request_completes_beside_small_ones_that_stopped() -> None:
+    time, lost = Clock(), list[str]()
+    budget = MemoryBudget(8 * READ_AHEAD, time)
+
+    def begun(name: str, size: int, arrived: int) -> tuple[RequestBuffer, bytes]:
+        buffer = RequestBuffer(Reading(), 1 << 20, budget, lambda: lost.append(name))
+        request = frame(size)
+        buffer.add(request[:arrived], time.now)
+        return buffer, request[arrived:]
+
+    for number in range(3):
+        begun(f"stopped{number}", 2 * READ_AHEAD, 2 * READ_AHEAD)
+    large, rest = begun("large", 5 * READ_AHEAD, READ_AHEAD)
+    begun("waiting", 4 * READ_AHEAD, 10)
+    while rest:
+        time.now += 2 * GRACE
+        part, rest = rest[:READ_AHEAD], rest[READ_AHEAD:]
+        large.add(part, time.now)
+        budget.relieve()
+    assert large
+    assert lost
+    assert "large" not in lost
+
+
+def test_a_request_is_evicted_only_after_two_checks() -> None:
+    """A busy server makes checks more than GRACE apart."""
+    budget = MemoryBudget(10, Clock())
+    budget.relieve()
+    late, waiting = Requester(budget, 10, 100.0), Requester(budget, 5)
+    clock(budget).now += 2 * GRACE
+    budget.relieve()
+    assert not late.evicted
+    budget.relieve()
+    assert late.evicted
+    assert waiting.has
 
 
 @given(
