@@ -6,7 +6,8 @@ requests the write, so that everything the turn brought is part of it, and sends
 one write in flight, which `written` completes.
 
 `RequestBatcher` combines requests of one RPC for one group to one share coordinator in another process. One
-request is in flight; those that arrive meanwhile share the next (Kafka: `PersisterStateManager`).
+request is in flight; those that arrive meanwhile share the next, PARTS_AT_ONCE of them (Kafka:
+`PersisterStateManager`).
 
 What happens when a write fails is decided here and in one other place. Here: a write that the shard in this
 process did not accept at once is repeated alone through `Persister.write`, which finds the shard's owner,
@@ -20,8 +21,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import repeat
-from typing import Any, Protocol
+from itertools import islice, repeat
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -123,6 +124,9 @@ class WriteBatcher:
         source.written(error)
 
 
+PARTS_AT_ONCE: Final = 500
+"""Partitions of one request. A coordinator in this process serves a request in one turn of the event loop."""
+
 Send = Callable[[Any, float], Awaitable[Any]]
 _Requests = dict[SharePartitionKey, tuple[Any, asyncio.Future[Any]]]
 
@@ -160,7 +164,9 @@ class RequestBatcher:
     async def _run(self, timeout: float) -> None:
         try:
             while self._waiting:
-                requests, self._waiting = self._waiting, {}
+                requests = dict(islice(self._waiting.items(), PARTS_AT_ONCE))
+                for key in requests:
+                    del self._waiting[key]
                 # The trace of the first request, not that of the caller that started this task.
                 trace, self._trace = self._trace, None
                 with nullcontext() if tracing.on is None else tracing.on.within(trace):

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.persister import batching
 from sharebroker_server.persister.batching import RequestBatcher, WriteBatcher
 from sharebroker_server.persister.port import Begun, Changes
 
@@ -227,3 +228,12 @@ async def test_a_failed_request_fails_every_partition_in_it(failure: Exception, 
     harness.gate.set()
     outcomes = await asyncio.gather(harness.request(0), harness.request(1), return_exceptions=True)
     assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [code, code]
+
+
+async def test_a_request_has_a_limited_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "PARTS_AT_ONCE", 2)
+    harness = Requests()
+    harness.gate.set()
+    outcomes = await asyncio.gather(*map(harness.request, range(5)))
+    assert [outcome.start_offset for outcome in outcomes] == [0, 10, 20, 30, 40]
+    assert (harness.sent, harness.idle) == ([[0, 1], [2, 3], [4]], 1)
