@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ import redis
 from tests.durability.scene import Scene, acquired
 from tests.support.client import connected
 from tests.testkit.brokers import Serve
-from tests.testkit.servers import Server, binaries, running
+from tests.testkit.redis_cluster import RedisCluster, redis_cluster
+from tests.testkit.servers import Server, binaries, free_port, running
 from tests.testkit.waiting import until
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -91,3 +92,40 @@ async def test_a_snapshot_is_loaded_without_append_only_file_and_then_gets_one(
 def rewriting(connection: redis.Redis) -> bool:
     found = connection.info("persistence")
     return bool(found["aof_rewrite_in_progress"] or found["aof_rewrite_scheduled"])
+
+
+NODE = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", *DURABLE)
+
+
+async def test_a_redis_cluster_is_restored_from_the_folders_of_its_primaries(tmp_path: Path) -> None:
+    with redis_cluster("valkey", 3, 0, *DURABLE) as cluster:
+        with serving(tmp_path, cluster.url) as serve:
+            async with connected(serve.address) as client:
+                scene = await Scene.set(client)
+        # The brokers have stopped: now the nodes agree with each other.
+        for number, node in enumerate(cluster.nodes):
+            copy = tmp_path / f"node-{number}"
+            shutil.copytree(node.directory / "appendonlydir", copy / "appendonlydir")
+            shutil.copy(node.directory / "nodes.conf", copy)
+    with ExitStack() as stack:
+        bus = [free_port() for _ in cluster.nodes]
+        nodes = [
+            stack.enter_context(
+                running(
+                    "valkey", *NODE, "--cluster-port", str(port), "--dir", str(tmp_path / f"node-{number}")
+                )
+            )
+            for number, port in enumerate(bus)
+        ]
+        restored = RedisCluster(nodes)
+        for node, port in zip(nodes[1:], bus[1:], strict=True):
+            restored.execute(0, "CLUSTER", "MEET", "127.0.0.1", node.port, port)
+        until(lambda: all(complete(restored, number) for number in range(len(nodes))), START_SECONDS)
+        await left_over(tmp_path, restored.url, scene)
+
+
+def complete(cluster: RedisCluster, number: int) -> bool:
+    """Returns whether a node reaches all slots at the new addresses."""
+    facts: dict[str, str] = cluster.execute(number, "CLUSTER INFO")
+    ports = {node[1] for _, _, node, *_ in cluster.execute(number, "CLUSTER SLOTS")}
+    return facts["cluster_state"] == "ok" and ports == {node.port for node in cluster.nodes}
