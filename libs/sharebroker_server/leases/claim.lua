@@ -1,4 +1,4 @@
--- KEYS lease; ARGV owner, ttl in ms, 1 to force a higher epoch. Returns owner, epoch, remaining ms.
+-- KEYS lease; ARGV owner, ttl in ms, how much to raise the epoch of an own lease. Returns owner, epoch, remaining ms.
 local now = now_ms()
 local lease = stored(KEYS[1], now)
 if not lease.live or succeeds(ARGV[1], lease.owner) then

@@ -82,6 +82,18 @@ class RedisLeaseStore(LeaseStore):
         [reply] = await self._run(self._claim, [self._keys.lease(resource)], owner, _ms(ttl), int(force))
         return _lease(resource, reply)
 
+    async def claim_from(self, resource: str, owner: str, ttl: float, epoch: int) -> Lease:
+        """Claims a lease as `claim` does; if it is ours, its epoch is at least `epoch` afterwards.
+
+        Raises LeasesUnavailable.
+        """
+        lease = await self.claim(resource, owner, ttl)
+        if lease.owner != owner or lease.epoch >= epoch:
+            return lease
+        args = (owner, _ms(ttl), epoch - lease.epoch)
+        [reply] = await self._run(self._claim, [self._keys.lease(resource)], *args)
+        return _lease(resource, reply)
+
     @override
     async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> Sequence[bool | None]:
         # Sent in portions, but awaited together: each silent server costs the time-out once.

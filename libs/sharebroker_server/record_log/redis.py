@@ -30,6 +30,8 @@ APPEND_BEYOND_LIMIT: Final = lua(HERE, POSITION, FENCE, "append", flags="allow-o
 # Trimming must work when Redis is out of memory: it frees memory.
 TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
 BOUNDS: Final = lua(HERE, POSITION, "bounds", flags="no-writes")
+VIEW: Final = lua(HERE, POSITION, "view", flags="no-writes")
+EXTEND: Final = lua(HERE, POSITION, FENCE, "extend", flags="allow-oom")
 
 _ANY_OFFSET: Final = (1 << 53) - 1
 """The base offset of an append without batches: no log ends above it."""
@@ -73,6 +75,8 @@ class RedisRecordStore(RecordStore):
         self._append_beyond_limit = self._writes.script(APPEND_BEYOND_LIMIT, replicated=True)
         self._trim = link.script(TRIM)
         self._bounds = self._writes.script(BOUNDS)
+        self._view = link.script(VIEW)
+        self._extend = link.script(EXTEND)
         self._metrics = (appends or AppendMetricsByLog()).of("partition")
         self._partitions: dict[str, _Partition] = {}
 
@@ -153,8 +157,25 @@ class RedisRecordStore(RecordStore):
     @override
     async def snapshots(self, partition: str) -> dict[str, bytes]:
         reply = self._link.send("HGETALL", self._partition(partition).snapshots)
-        pairs = iter(await await_read(partition, reply))
-        return {name.decode(): snapshot for name, snapshot in zip(pairs, pairs, strict=True)}
+        return _named(await await_read(partition, reply))
+
+    async def view(self, partition: str) -> tuple[Bounds, dict[str, bytes]]:
+        """Returns bounds and snapshots of one moment: those of all records below the log end.
+
+        Raises LogUnavailable.
+        """
+        stored = self._partition(partition)
+        keys = (stored.log, stored.meta, stored.snapshots)
+        log_start, log_end, pairs = await await_read(partition, self._view.send(keys, ()))
+        return Bounds(int(log_start), log_end), _named(pairs)
+
+    async def extend(self, partition: str, epoch: int, log_end_offset: int) -> None:
+        """Moves the end of a log without batches up (never down).
+
+        Raises LogFenced, LogNotWritten, LogOutcomeUnknown.
+        """
+        stored = self._partition(partition)
+        await await_write(partition, self._extend.send((stored.lease, stored.log), (epoch, log_end_offset)))
 
     @override
     async def trim(
@@ -214,3 +235,9 @@ class RedisRecordStore(RecordStore):
                 self._writes.server_incarnation,
             )
         return stored
+
+
+def _named(pairs: Sequence[bytes]) -> dict[str, bytes]:
+    """Returns the values of a hash by name, of a reply that lists both in turns."""
+    each = iter(pairs)
+    return {name.decode(): value for name, value in zip(each, each, strict=True)}

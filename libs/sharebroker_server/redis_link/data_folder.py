@@ -55,6 +55,15 @@ def replace_file(path: Path, data: bytes) -> None:
     fresh.replace(path)
 
 
+def flush_folder(folder: Path) -> None:
+    """Writes the entries of a folder to the disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def append_to(path: Path) -> BinaryIO:
     """Opens a file to append to it; creates it with mode 0600. Raises OSError."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE), "ab")

@@ -18,7 +18,7 @@ from sharebroker_protocol.clock import now
 from sharebroker_server.broker.core.backup_contents import BackupContents, BackupError, BackupFile
 from sharebroker_server.broker.redis import FOLDER, OWN_FILES, RESTORE_MARKER
 from sharebroker_server.redis_link.append_only import APPEND_ONLY, MANIFEST, OpenFile, open_append_only
-from sharebroker_server.redis_link.data_folder import FILE_MODE, make_private, replace_file
+from sharebroker_server.redis_link.data_folder import FILE_MODE, flush_folder, make_private, replace_file
 from sharebroker_server.redis_link.directory_lock import DirectoryLock
 from sharebroker_server.telemetry.process import release
 
@@ -135,23 +135,15 @@ def _require_free(folder: Path, marker: str) -> None:
 
 def _mark(folder: Path, marker: str) -> None:
     (folder / marker).touch(mode=FILE_MODE)
-    _flush(folder)
+    flush_folder(folder)
 
 
 def _unmark(folder: Path, marker: str) -> None:
     """Removes the marker after everything else is on the disk."""
     for path in (folder / FOLDER / APPEND_ONLY, folder / FOLDER, folder):
-        _flush(path)
+        flush_folder(path)
     (folder / marker).unlink()
-    _flush(folder)
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flush_folder(folder)
 
 
 def _remove_others(folder: Path, sources: Sequence[OpenFile]) -> None:

@@ -303,3 +303,14 @@ async def test_a_jump_of_the_clock_is_logged(redis_servers: Servers) -> None:
     await link.close()
     assert abs(store.clock_skew - 3600.0) < 1.0
     assert [line["event"] for line in lines] == ["clock of Redis jumped"]
+
+
+@pytest.mark.parametrize("stage", [*kinds(), CLUSTER], indirect=True)
+async def test_a_lease_is_claimed_with_the_epoch_of_another_cluster(stage: Stage) -> None:
+    store = stage.store
+    assert isinstance(store, RedisLeaseStore)
+    assert (await store.claim_from(A, "1/1", 60.0, 7)).epoch == 7
+    assert (await store.claim_from(A, "1/1", 60.0, 3)).epoch == 7, "an epoch never decreases"
+    assert (await store.claim_from(A, "2/1", 60.0, 20)).owner == "1/1", "the lease of another owner stays"
+    await store.release(A, "1/1")
+    assert (await store.claim_from(A, "2/1", 60.0, 8)).epoch == 8

@@ -546,3 +546,30 @@ async def test_notes_are_stored_with_records_until_removed(stores: Stores) -> No
         await first.append_noted(decide, len(data))
     await second.remove_notes(["dlq:g\0t"])
     assert set(await stores.records.snapshots(NAME)) == {"nto:3"}
+
+
+@REDIS
+async def test_a_view_has_bounds_and_snapshots_of_one_moment(stores: Stores) -> None:
+    assert isinstance(stores.records, RedisRecordStore)
+    assert await stores.records.view(NAME) == (Bounds(0, 0), {})
+    epoch = await stores.filled(3)
+    await stores.records.append(NAME, epoch, [], (), {"n1": b"x", "n2": b""})
+    await stores.records.trim(NAME, epoch, 4)
+    assert await stores.records.view(NAME) == (Bounds(4, 9), {"n1": b"x", "n2": b""})
+
+
+@REDIS
+async def test_an_empty_log_can_end_above_0(stores: Stores) -> None:
+    assert isinstance(stores.records, RedisRecordStore)
+    epoch = await stores.owned()
+    await stores.records.trim(NAME, epoch, 9)
+    for _ in range(2):
+        await stores.records.extend(NAME, epoch, 9)
+        assert await stores.records.bounds(NAME) == Bounds(9, 9)
+    await stores.records.extend(NAME, epoch, 4)
+    with pytest.raises(LogOutOfOrder):
+        await stores.records.append(NAME, epoch, [stored(6)])
+    await stores.records.append(NAME, epoch, [stored(9)])
+    assert await stores.bases(9) == [9]
+    with pytest.raises(LogFenced):
+        await stores.records.extend(NAME, epoch - 1, 20)

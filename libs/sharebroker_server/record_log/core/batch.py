@@ -218,11 +218,30 @@ def _checked(data: Buffer, max_message_bytes: int) -> Iterator[BatchHeader]:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"A batch of {header.size} bytes is larger than max.message.bytes {max_message_bytes}.",
             )
-        if crc32c(view[position + _CRC_COVERS_FROM : end]) != header.crc:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The CRC of the batch at byte {position} is wrong.")
+        _check_crc(view, position, header)
         _check_content(header)
         yield header
         position = end
+
+
+def stored_batches(data: bytes) -> Iterator[StoredBatch]:
+    """Yields the batches of a part of a log, with the offsets that they have there.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE if bytes are missing or fail the CRC; INVALID_RECORD for another magic.
+    """
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        header = _read_header(view, position)
+        _check_crc(view, position, header)
+        yield StoredBatch.from_bytes(data[position : position + header.size])
+        position += header.size
+
+
+def _check_crc(view: memoryview, position: int, header: BatchHeader) -> None:
+    if crc32c(view[position + _CRC_COVERS_FROM : position + header.size]) != header.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The CRC of the batch at byte {position} is wrong.")
 
 
 def _read_header(view: memoryview, position: int) -> BatchHeader:

@@ -10,7 +10,7 @@ import typer
 
 from sharebroker.cli.options import AsJson
 from sharebroker_server.broker.backup import take_backup
-from sharebroker_server.broker.commands.copying import run_copy
+from sharebroker_server.broker.commands.copying import copied, run_copy
 from sharebroker_server.broker.settings import DEFAULT_DATA
 
 EXAMPLES: Final = (
@@ -30,4 +30,4 @@ def backup(
 
     An interrupted backup continues when the command is repeated. The copy contains credentials.
     """
-    run_copy(partial(take_backup, data, target), "sharebroker backup", "Backed up", as_json)
+    run_copy(partial(take_backup, data, target), "sharebroker backup", partial(copied, "Backed up"), as_json)

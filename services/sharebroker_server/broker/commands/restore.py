@@ -10,7 +10,7 @@ import typer
 
 from sharebroker.cli.options import AsJson
 from sharebroker_server.broker.backup import restore_backup
-from sharebroker_server.broker.commands.copying import run_copy
+from sharebroker_server.broker.commands.copying import copied, run_copy
 from sharebroker_server.broker.settings import DEFAULT_DATA
 
 EXAMPLES: Final = (
@@ -28,4 +28,6 @@ def restore(
 
     An interrupted restore continues when the command is repeated; no server starts on the folder before.
     """
-    run_copy(partial(restore_backup, source, data), "sharebroker restore", "Restored", as_json)
+    run_copy(
+        partial(restore_backup, source, data), "sharebroker restore", partial(copied, "Restored"), as_json
+    )

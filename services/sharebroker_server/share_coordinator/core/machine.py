@@ -161,6 +161,10 @@ class ShareCoordinatorMachine(WithoutSoftState):
         due = self._unfinished_tombstones(now) if self._deletions else self._cold_checkpoints(now)
         return Decision(tuple(islice(due, MAX_RECORDS_PER_DEADLINE)), None)
 
+    def checkpoints(self, now: float) -> Iterator[ShareCheckpoint]:
+        """Yields the complete state of each share-partition, with its journal."""
+        return (self._cold_checkpoint(key, state, now) for key, state in self._states.items())
+
     def trim_before(self) -> int:
         """Returns the position of the oldest current checkpoint; no record before it is needed."""
         positions = [deletion.checkpoint_position for deletion in self._deletions.values()]

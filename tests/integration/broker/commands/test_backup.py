@@ -6,23 +6,16 @@ import asyncio
 import contextlib
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from sharebroker_server.broker.commands.backup import EXAMPLES
 from tests.durability.append_only import embedded
+from tests.integration.broker.commands.commands import MAIN, command
 from tests.support.client import connected
 from tests.testkit.brokers import Cluster, Serve, one_process
 from tests.testkit.waiting import eventually
 
-MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
 RECORDS = 60
-
-
-async def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(
-        subprocess.run, [*MAIN, *words], capture_output=True, text=True, check=False
-    )
 
 
 def data_of(cluster: Cluster) -> str:

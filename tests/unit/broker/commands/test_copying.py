@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import typer
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.backup import Begin
-from sharebroker_server.broker.commands.copying import run_copy
+from sharebroker_server.broker.commands.copying import Done, copied, run_copy
+from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.backup_contents import BackupContents, BackupError, BackupFile
+from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.stream_log.port import LogFull
 
 CONTENTS = BackupContents([BackupFile("node.json", 1500, "0" * 64)], "0.1.0", 0.0)
+DESCRIBE = partial(copied, "Backed up")
 
 
-async def copied(begin: Begin) -> BackupContents:
+async def copy(begin: Begin) -> BackupContents:
     begin(CONTENTS.size)(CONTENTS.size)
     return CONTENTS
 
@@ -24,7 +30,7 @@ async def failing(_begin: Begin) -> BackupContents:
 
 
 def test_the_progress_and_the_result_are_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    run_copy(copied, "sharebroker backup", "Backed up", as_json=False)
+    run_copy(copy, "sharebroker backup", DESCRIBE, as_json=False)
     shown = capsys.readouterr()
     assert "100%" in shown.err
     assert "Backed up 1,500 bytes in 1 files, as of 1970-01-01T00:00:00.000+00:00." in shown.err
@@ -32,7 +38,7 @@ def test_the_progress_and_the_result_are_on_standard_error(capsys: pytest.Captur
 
 
 def test_the_result_as_json_has_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    run_copy(copied, "sharebroker backup", "Backed up", as_json=True)
+    run_copy(copy, "sharebroker backup", DESCRIBE, as_json=True)
     shown = capsys.readouterr()
     assert json.loads(shown.out) == {"files": 1, "bytes": 1500, "taken_at": 0.0}
     assert shown.err == ""
@@ -40,6 +46,28 @@ def test_the_result_as_json_has_no_progress(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_failure_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended:
-        run_copy(failing, "sharebroker backup", "Backed up", as_json=False)
+        run_copy(failing, "sharebroker backup", DESCRIBE, as_json=False)
     assert ended.value.exit_code == 1
     assert "sharebroker backup: The disk is a teapot." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (ArchiveError("The archive is a teapot."), "sharebroker export: The archive is a teapot."),
+        (LogFull("OOM"), "sharebroker export: The memory of Redis is used up. Raise --max-memory"),
+        (OSError(28, "No space left on device", "x"), "sharebroker export: No space left on device: x"),
+        (KafkaError(ErrorCode.INVALID_CONFIG, "No such key."), "sharebroker export: No such key."),
+        (LeasesUnavailable("Redis is away."), "sharebroker export: Redis is away."),
+    ],
+)
+def test_every_expected_failure_is_one_sentence(
+    failure: Exception, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fail(_begin: Begin) -> None:
+        raise failure
+
+    with pytest.raises(typer.Exit) as ended:
+        run_copy(fail, "sharebroker export", lambda _: Done({}, ""), as_json=False)
+    assert ended.value.exit_code == 1
+    assert text in capsys.readouterr().err

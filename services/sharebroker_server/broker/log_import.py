@@ -1,0 +1,134 @@
+"""The import of one partition's log into a topic that does not exist yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from sharebroker_protocol.clock import now
+from sharebroker_server.broker.archive_folder import ArchiveFolder
+from sharebroker_server.broker.claimed_leases import ClaimedLeases
+from sharebroker_server.broker.core.archive_contents import ArchivedPartition, ArchiveError
+from sharebroker_server.broker.core.archive_log import end_log
+from sharebroker_server.broker.core.archive_plan import ImportPlan, new_notes
+from sharebroker_server.broker.stores import Stores
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.log_state import MemoryLimits, SegmentIndex
+
+WRITE_BYTES: Final = 1 << 20
+WRITE_BATCHES: Final = 500
+
+_WITHIN: Final = 10.0
+_IMPORT: Final = "import"
+"""The field beside a log's start that has the id of the archive from which the log was imported."""
+
+
+async def missing_bytes(stores: Stores, plan: ImportPlan, partitions: Iterable[ArchivedPartition]) -> int:
+    """Returns the size of the batches that an earlier import has not written. Raises LogUnavailable."""
+    size = 0
+    for partition in partitions:
+        end = await stores.records.log_end(plan.resource(partition))
+        size += sum(file.raw_size for file in partition.files if file.end_offset > end)
+    return size
+
+
+class LogImport:
+    """Imports logs from a folder. `advance` receives the number of offsets of each step."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        leases: ClaimedLeases,
+        folder: ArchiveFolder,
+        archive_id: str,
+        plan: ImportPlan,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._stores = stores
+        self._leases = leases
+        self._folder = folder
+        self._archive_id = archive_id
+        self._plan = plan
+        self._advance = advance
+
+    async def run(self, archived: ArchivedPartition) -> None:
+        """Imports a log whose lease is claimed, or what an earlier import left out.
+
+        Raises ArchiveError, LogError, RedisError, OSError.
+        """
+        resource = self._plan.resource(archived)
+        epoch, notes = self._leases.epoch(resource), new_notes(archived.notes, self._plan.topics)
+        await self._begin(resource)
+        writer = LogWriter(self._stores, resource, epoch)
+        await writer.start()
+        for file in archived.files:
+            for batch in await asyncio.to_thread(self._folder.read_records, file):
+                await writer.write(batch)
+            self._advance(file.end_offset - file.first_offset)
+        ending = end_log(notes, archived.log_end_offset, int(now() * 1000))
+        for marker in ending.markers:
+            await writer.write(marker)
+        await writer.finish(ending.snapshots)
+        records = self._stores.records
+        await records.trim(resource, epoch, archived.log_start_offset)
+        if not archived.files:
+            await records.extend(resource, epoch, archived.log_end_offset)
+
+    async def _begin(self, resource: str) -> None:
+        """Removes what an unfinished import of another archive has left. Raises ArchiveError."""
+        link, key = self._stores.link, self._stores.keys.meta(resource)
+        imported = await link.call("HGET", key, _IMPORT, timeout=_WITHIN)
+        if imported == self._archive_id.encode():
+            return
+        if imported is not None:
+            await self._stores.records.delete(resource)
+        elif await self._stores.records.log_end(resource):
+            raise ArchiveError(f"Redis has records of {resource}, and the catalog has no such topic.")
+        await link.call("HSET", key, _IMPORT, self._archive_id, timeout=_WITHIN)
+
+
+class LogWriter:
+    """Appends batches in the order of their offsets; leaves out those that the log has already."""
+
+    def __init__(self, stores: Stores, resource: str, epoch: int) -> None:
+        self._records = stores.records
+        self._resource = resource
+        self._epoch = epoch
+        limits = MemoryLimits()
+        self._index = SegmentIndex((), limits.segment_bytes, limits.segment_ms)
+        self._indexed = 0
+        self._end = 0
+        self._pending: list[StoredBatch] = []
+        self._size = 0
+
+    async def start(self) -> None:
+        """Reads where the log ends. Raises LogUnavailable."""
+        self._end = (await self._records.bounds(self._resource)).log_end_offset
+        segments = await self._records.segments(self._resource)
+        self._indexed = segments[-1].end_offset if segments else 0
+
+    async def write(self, batch: StoredBatch) -> None:
+        """Adds a batch; writes when there are many. Raises LogError."""
+        # All batches are counted in the index, so that its rows are the same after an interruption.
+        self._index.add(batch, 0)
+        if batch.base_offset < self._end:
+            return
+        self._pending.append(batch)
+        self._size += len(batch.data)
+        if self._size >= WRITE_BYTES or len(self._pending) >= WRITE_BATCHES:
+            await self._append({})
+
+    async def finish(self, snapshots: Mapping[str, bytes]) -> None:
+        """Writes the remaining batches together with the snapshots. Raises LogError."""
+        await self._append(snapshots)
+
+    async def _append(self, snapshots: Mapping[str, bytes]) -> None:
+        rows = [row for row in self._index.unsaved if row.end_offset > self._indexed]
+        batches: Sequence[StoredBatch] = self._pending
+        if batches or rows or snapshots:
+            await self._records.append(self._resource, self._epoch, batches, rows, snapshots)
+        self._pending, self._size = [], 0
+        if rows:
+            self._indexed = rows[-1].end_offset
+            self._index.saved(self._indexed)
