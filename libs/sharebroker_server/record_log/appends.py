@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core.batch import LEADER_EPOCH, BatchHeader, Buffer, StoredBatch, assign
+from sharebroker_server.record_log.core.batch import (
+    LEADER_EPOCH,
+    BatchHeader,
+    Buffer,
+    StoredBatch,
+    assign,
+    spanned,
+)
 from sharebroker_server.record_log.core.message_ids import (
     MessageIds,
     Original,
@@ -63,7 +70,7 @@ class RecordsAppend:
             KafkaError: the append is invalid.
         """
         stamp = group.log_append_ms
-        first = self.headers[0]
+        first = spanned(self.headers)
         # The limits do not apply to a batch that its producer sends again.
         new = first.producer_id < 0 or group.draft.repeated(first) is None
         repeats = None

@@ -29,6 +29,16 @@ async def test_appends_during_a_write_form_the_next_group(harness: Harness) -> N
     assert harness.store.appends == [(NAME, 1), (NAME, 5)]
 
 
+async def test_several_batches_of_a_producer_are_repeated_as_a_whole(harness: Harness) -> None:
+    log = await harness.open()
+    first = batch(3, producer=(7, 0, 0)) + batch(2, producer=(7, 0, 3))
+    second = batch(4, producer=(7, 0, 5)) + batch(1, producer=(7, 0, 9))
+    appended = [await log.append(data) for data in (first, second, first, second)]
+    assert [(a.base_offset, a.last_offset) for a in appended] == [(0, 4), (5, 9)] * 2
+    assert log.log_end_offset == 10
+    assert await code_of(log.append(batch(4, producer=(7, 0, 5)))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 async def test_a_group_is_bounded(harness: Harness) -> None:
     log = await harness.open(LogSettings(max_group_bytes=2 * SIZE))
     await asyncio.gather(*(log.append(batch()) for _ in range(5)))

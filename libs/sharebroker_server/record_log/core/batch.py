@@ -10,12 +10,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.sequences import sequence_after
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -172,14 +174,42 @@ def parse_headers(data: Buffer, max_message_bytes: int) -> list[BatchHeader]:
         KafkaError: CORRUPT_MESSAGE if bytes are missing, are left over or fail the CRC; MESSAGE_TOO_LARGE;
             UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD for what a producer may not send: no batch, another
             magic, a base offset, no records, a wrong record count, control batches, LogAppendTime, a producer
-            id without sequence, or several batches with a producer id.
+            id without sequence, or several batches that are not consecutive batches of one producer.
     """
     headers = list(_checked(data, max_message_bytes))
     if not headers:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The request contains no record batch.")
-    if len(headers) > 1 and any(header.producer_id >= 0 for header in headers):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "An idempotent producer must send one batch per request.")
+    for header, following in pairwise(headers):
+        if not _continues(header, following):
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                "The batches of a request must have one producer and consecutive sequence numbers.",
+            )
     return headers
+
+
+def spanned(headers: Sequence[BatchHeader]) -> BatchHeader:
+    """Returns the header of one batch with the records of all these consecutive batches of a producer.
+
+    Only the fields of the producer, its sequence numbers and the last offset are meaningful.
+    """
+    if len(headers) == 1:
+        return headers[0]
+    count = sum(header.record_count for header in headers)
+    return headers[0]._replace(last_offset_delta=count - 1, record_count=count)
+
+
+def _continues(header: BatchHeader, following: BatchHeader) -> bool:
+    """Returns whether a batch may follow another one in a request."""
+    if header.producer_id < 0 and following.producer_id < 0:
+        return True
+    expected = sequence_after(header.base_sequence, header.record_count)
+    return (
+        following.producer_id == header.producer_id
+        and following.producer_epoch == header.producer_epoch
+        and following.transactional == header.transactional
+        and following.base_sequence == expected
+    )
 
 
 def assign(

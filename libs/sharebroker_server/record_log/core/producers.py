@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.sequences import SEQUENCES, sequence_after
 from sharebroker_server.record_log.core.batch import BatchHeader
 
 RETAINED_BATCHES: Final = 5
 """The number of batches stored per producer, which is the largest number of requests in flight."""
-
-_SEQUENCES: Final = 1 << 31
 
 
 class UnverifiedError(KafkaError):
@@ -196,20 +195,16 @@ def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
 def _next_sequence(state: ProducerState | None, epoch: int) -> int:
     if state is None or state.epoch != epoch or not state.batches:
         return 0
-    return _after(state.batches[-1].last_sequence, 1)
+    return sequence_after(state.batches[-1].last_sequence, 1)
 
 
 def _last_sequence(header: BatchHeader) -> int:
-    return _after(header.base_sequence, header.last_offset_delta)
-
-
-def _after(sequence: int, count: int) -> int:
-    return (sequence + count) % _SEQUENCES
+    return sequence_after(header.base_sequence, header.last_offset_delta)
 
 
 def _is_before(sequence: int, other: int) -> bool:
     """Returns whether `sequence` is in the half of the sequence circle before `other`."""
-    return 0 < (other - sequence) % _SEQUENCES < _SEQUENCES // 2
+    return 0 < (other - sequence) % SEQUENCES < SEQUENCES // 2
 
 
 def _rejected(code: ErrorCode, header: BatchHeader, reason: str) -> KafkaError:

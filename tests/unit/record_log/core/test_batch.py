@@ -8,6 +8,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.sequences import SEQUENCES
 from sharebroker_server.record_log.core.batch import (
     HEADER_SIZE,
     StoredBatch,
@@ -15,6 +16,7 @@ from sharebroker_server.record_log.core.batch import (
     gaps,
     header_of,
     parse_headers,
+    spanned,
 )
 from tests.testkit.tables import each
 from tests.unit.record_log.batches import LIMIT, batch
@@ -56,6 +58,16 @@ def test_several_batches_in_one_request() -> None:
     assert [(b.base_offset, b.last_offset) for b in batches] == [(100, 101), (102, 108), (109, 109)]
     assert [header_of(b.data).leader_epoch for b in batches] == [9, 9, 9]
     assert sum(len(b.data) for b in batches) == len(data)
+
+
+def test_consecutive_batches_of_a_producer_span_one_sequence() -> None:
+    begin = SEQUENCES - 5
+    data = (
+        batch(4, producer=(5, 1, begin)) + batch(3, producer=(5, 1, begin + 4)) + batch(1, producer=(5, 1, 2))
+    )
+    span = spanned(parse_headers(data, LIMIT))
+    assert (span.producer_id, span.producer_epoch, span.base_sequence) == (5, 1, begin)
+    assert (span.record_count, span.last_offset_delta) == (8, 7)
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -119,6 +131,15 @@ REFUSED = [
     (patched(GOOD, 57, ">i", -1), ErrorCode.INVALID_RECORD),
     (patched(patched(GOOD, 57, ">i", 1000), 23, ">i", 999), ErrorCode.INVALID_RECORD),
     (batch(3, producer=(5, 0, -1)), ErrorCode.INVALID_RECORD),
+    (GOOD + batch(3, producer=(5, 0, 0)), ErrorCode.INVALID_RECORD),
+    (batch(3, producer=(5, 0, 0)) + GOOD, ErrorCode.INVALID_RECORD),
+    (batch(3, producer=(5, 0, 0)) + batch(3, producer=(6, 0, 3)), ErrorCode.INVALID_RECORD),
+    (batch(3, producer=(5, 0, 0)) + batch(3, producer=(5, 1, 3)), ErrorCode.INVALID_RECORD),
+    (batch(3, producer=(5, 0, 0)) + batch(3, producer=(5, 0, 4)), ErrorCode.INVALID_RECORD),
+    (
+        batch(3, producer=(5, 0, 0)) + batch(3, producer=(5, 0, 3), transactional=True),
+        ErrorCode.INVALID_RECORD,
+    ),
 ]
 
 
