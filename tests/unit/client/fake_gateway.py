@@ -33,6 +33,10 @@ from sharebroker_protocol.gateway.v1.share_pb2 import (
 )
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.rpc_status import abort
+from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2 import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -115,6 +119,11 @@ class FakeGateway:
         self.produced: list[tuple[int, bytes]] = []
         self.produce_errors: list[ErrorCode] = []
         self.produce_requests = 0
+        self.producer_ids = 0
+        self.producer_id_errors: list[KafkaError] = []
+        """Errors of the next calls of InitProducerId."""
+        self.lose_responses = 0
+        """The number of next ProduceStream requests that are stored without a response."""
         self.admin_error: KafkaError | None = None
         self.config_errors: list[ErrorCode] = []
         self.created: list[str] = []
@@ -300,7 +309,19 @@ class FakeGateway:
                         base_offset=base,
                         log_append_time_ms=-1,
                     )
+            if self.lose_responses:
+                self.lose_responses -= 1
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
             yield response
+
+    async def InitProducerId(
+        self, request: InitProducerIdRequest, context: Context
+    ) -> InitProducerIdResponse:
+        self._note(context, "InitProducerId")
+        if self.producer_id_errors:
+            await _abort(context, self.producer_id_errors.pop(0))
+        self.producer_ids += 1
+        return InitProducerIdResponse(producer_id=self.producer_ids)
 
     def _note(self, context: Context, method: str) -> None:
         metadata = dict(context.invocation_metadata() or ())

@@ -469,11 +469,6 @@ async def test_with_log_append_time_a_repeated_batch_has_its_first_time(harness:
     assert await log.append(sent(0)) == first == Appended(0, 2, int(NOW * 1000))
 
 
-async def test_an_idempotent_producer_sends_one_batch_at_a_time(harness: Harness) -> None:
-    log = await harness.open()
-    assert await code_of(log.append(sent(0) + sent(3))) is ErrorCode.INVALID_RECORD
-
-
 async def test_open_transactions_hold_the_last_stable_offset(harness: Harness) -> None:
     log = await harness.open()
     await log.append(batch(2))

@@ -86,6 +86,8 @@ HEADER_BYTES: Final = 61
 _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
+_PRODUCER_AT: Final = 43
+_PRODUCER: Final = struct.Struct(">qhi")
 _AFTER_LENGTH: Final = 12
 
 
@@ -133,6 +135,14 @@ def _compressed(plain: bytes, codec: CompressionCodec) -> bytes:
     struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes | codec.number)
     struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))
     return bytes(batch)
+
+
+def with_producer(batch: bytes, producer_id: int, epoch: int, sequence: int) -> bytes:
+    """Returns a batch with a producer's id and epoch, and the sequence number of its first record."""
+    numbered = bytearray(batch)
+    _PRODUCER.pack_into(numbered, _PRODUCER_AT, producer_id, epoch, sequence)
+    struct.pack_into(">I", numbered, _CRC_AT, crc32c(memoryview(numbered)[_ATTRIBUTES_AT:]))
+    return bytes(numbered)
 
 
 _OVERHEAD: Final = 12  # base offset and length field, which the length does not include

@@ -192,7 +192,8 @@ class ConnectWarnings:
 class RunningStream:
     """One bidirectional stream: `writing` sends messages to `call` while `run` reads responses.
 
-    If `writing` fails, the call is cancelled, so that the reader ends as well.
+    If `writing` fails, the call is cancelled, so that the reader ends as well. `run` raises a KafkaError of
+    `writing`.
     """
 
     def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any], writing: Coroutine[Any, Any, None]) -> None:
@@ -229,6 +230,8 @@ class RunningStream:
     def _written(self, writer: asyncio.Task[None]) -> None:
         if writer.cancelled():
             self._call.cancel()
-        elif (cause := writer.exception()) is not None and self._failure is None:
+        elif isinstance(cause := writer.exception(), KafkaError):
+            self.abort(cause)
+        elif cause is not None and self._failure is None:
             self._cause = cause
             self.abort(ConnectionLostError("the client failed to send"))

@@ -27,7 +27,8 @@ class Producer(AsyncClient):
             publication = await producer.send("topic", b"value", key=b"key")
 
     Await the publication for the position of the record, or ignore it: `close` waits for all records.
-    Delivery is at least once: a retry after a lost response can append a duplicate.
+    A retry appends no record twice (`enable_idempotence`). A record that the application sends again is a new
+    one, unless it has a `message_id`.
     """
 
     def __init__(self, address: str | Address, config: ProducerConfig | None = None) -> None:

@@ -21,6 +21,7 @@ from sharebroker_protocol.address import Address
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2, produce_pb2
+from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2 import InitProducerIdRequest
 
 if TYPE_CHECKING:
     import grpc
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _APPEARS_WITHIN: Final = 2.0  # seconds until every broker knows a topic that was just created
+_IDENTIFIED_WITHIN: Final = 4.0  # seconds of one attempt; less than WARN_AFTER
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Request = dict[tuple[str, int], list[PendingBatch]]
@@ -113,31 +115,57 @@ class Sender:
             self._wake.clear()
             ready = self._buffer.drain(clock.now(), flush=self._flushing > 0)
             if ready:
-                await produce.write(self._request(ready))
+                sent = self._register(ready)
+                await self._identify()
+                await produce.write(self._request(sent))
                 continue
             due = self._buffer.next_deadline()
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if due is None else due - clock.now()):
                     await self._wake.wait()
 
-    def _request(self, ready: list[list[PendingBatch]]) -> produce_pb2.ProduceStreamRequest:
+    def _register(self, ready: list[list[PendingBatch]]) -> Request:
+        """Adds a request to those in flight, and returns it."""
         self._last_id += 1
+        now = clock.now()
+        sent: Request = {(batches[0].topic, batches[0].partition): batches for batches in ready}
+        self._in_flight[self._last_id] = _Sent(sent, now + self._config.request_timeout_ms / 1000)
+        return sent
+
+    async def _identify(self) -> None:
+        """Requests a producer id if the next request needs one.
+
+        Raises KafkaError; TOPIC_AUTHORIZATION_FAILED if the client may not write to any topic.
+        """
+        sequences = self._buffer.sequences
+        if sequences is None or not sequences.needs_producer_id:
+            return
+        timeout = min(_IDENTIFIED_WITHIN, self._config.request_timeout_ms / 1000)
+        connection = self._connection
+        request = InitProducerIdRequest()
+        try:
+            response = await call(connection.produce.InitProducerId, request, timeout, connection.metadata)
+        except KafkaError as error:
+            if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise KafkaError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The producer may not write to any topic."
+                ) from None
+            raise
+        sequences.begin(response.producer_id, response.producer_epoch)
+
+    def _request(self, sent: Request) -> produce_pb2.ProduceStreamRequest:
         now = clock.now()
         request = produce_pb2.ProduceRequest(timeout_ms=self._config.request_timeout_ms)
         topics: dict[str, produce_pb2.ProduceRequest.TopicData] = {}
-        sent: Request = {}
-        for batches in ready:
+        for (name, partition), batches in sent.items():
+            self._buffer.number(batches, now)
             for batch in batches:
                 batch.sent_at = now
-            first = batches[0]
-            if first.topic not in topics:
-                topics[first.topic] = request.topic_data.add(name=first.topic)
-            topics[first.topic].partition_data.add(
-                index=first.partition, records=b"".join(batch.data for batch in batches)
+            if name not in topics:
+                topics[name] = request.topic_data.add(name=name)
+            topics[name].partition_data.add(
+                index=partition, records=b"".join(batch.data for batch in batches)
             )
-            sent[first.topic, first.partition] = batches
-        deadline = now + self._config.request_timeout_ms / 1000
-        self._in_flight[self._last_id] = _Sent(sent, deadline)
         return produce_pb2.ProduceStreamRequest(id=self._last_id, produce=request)
 
     def _complete(self, response: produce_pb2.ProduceStreamResponse) -> None:

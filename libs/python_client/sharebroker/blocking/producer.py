@@ -23,8 +23,8 @@ class Producer(BlockingClient[Publishing]):
             publication = producer.send("topic", b"value", key=b"key")
 
     Call `publication.result()` for the position of the record, or ignore it: `close` waits for all records.
-    Any number of threads may use one producer. Delivery is at least once: a retry after a lost response can
-    append a duplicate.
+    Any number of threads may use one producer. A retry appends no record twice (`enable_idempotence`). A
+    record that the application sends again is a new one, unless it has a `message_id`.
     """
 
     def __init__(self, address: str | Address, config: ProducerConfig | None = None) -> None:

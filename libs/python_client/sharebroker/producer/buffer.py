@@ -1,6 +1,8 @@
 """Records that wait to be sent: one queue of batches per partition, and the outcome of each record.
 
-At most one request per partition is in flight, so that retries keep the order of records.
+At most one request per partition is in flight, so that retries keep the order of records. The batches of a
+failed request are sent again together and unchanged: the leader recognises a request by their sequence
+numbers.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker.producer.config import ProducerConfig
+from sharebroker.producer.sequences import ProducerSequences, SequenceStart
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.outcome import Outcome
-from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Header
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Header, with_producer
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.records.record import partitioning_key
 
@@ -52,6 +55,7 @@ class PendingBatch(Outcome):
         "not_before",
         "partition",
         "sent_at",
+        "sequence",
         "size",
         "timestamp",
         "topic",
@@ -72,6 +76,8 @@ class PendingBatch(Outcome):
         self.traces: BatchTraces | None = None
         self.builder = builder
         """Collects records until `data` is read."""
+        self.sequence: SequenceStart | None = None
+        """The number of the first record; None until the batch is sent by an idempotent producer."""
         self._data: bytes | None = None
 
     @property
@@ -79,7 +85,7 @@ class PendingBatch(Outcome):
         """The encoded batch. Reading it closes the batch for further records."""
         if self._data is None:
             self._data = self.builder.build()
-        return self._data
+        return self._data if self.sequence is None else with_producer(self._data, *self.sequence)
 
 
 class Publication:
@@ -134,11 +140,15 @@ _RECORD_OVERHEAD = 21  # longest encoding of length, timestamp, offset and attri
 
 
 class _PartitionQueue:
-    """The batches of one partition, oldest first; records are added to the last one only."""
+    """The batches of one partition, oldest first; records are added to the last one only.
 
-    __slots__ = ("batches", "busy", "open")
+    `again` are those of a request that failed; they precede the others.
+    """
+
+    __slots__ = ("again", "batches", "busy", "open")
 
     def __init__(self) -> None:
+        self.again: list[PendingBatch] = []
         self.batches: deque[PendingBatch] = deque()
         self.open: PendingBatch | None = None
         self.busy = False
@@ -176,6 +186,8 @@ class RecordBuffer:
         self._linger = config.linger_ms / 1000
         self.size = 0
         self.unconfirmed: set[PendingBatch] = set()
+        self.sequences = ProducerSequences() if config.enable_idempotence else None
+        """The sequence numbers of an idempotent producer; used by the sender only."""
 
     def set_partitions(self, topic: str, partitions: int) -> None:
         """Stores the partition count of a topic; it never decreases."""
@@ -260,8 +272,15 @@ class RecordBuffer:
     ) -> list[PendingBatch]:
         """Removes and returns batches that are due, oldest first; an open batch is closed first.
 
-        They have at most `room` bytes; without `must_fit` the first batch may have more.
+        They have at most `room` bytes; without `must_fit` the first batch, or a request that is sent again,
+        may have more.
         """
+        if queue.again:
+            too_large = must_fit and sum(batch.size for batch in queue.again) > room
+            if too_large or now < queue.again[0].not_before:
+                return []
+            again, queue.again = queue.again, []
+            return again
         ready: list[PendingBatch] = []
         while queue.batches:
             batch = queue.batches[0]
@@ -281,8 +300,14 @@ class RecordBuffer:
             return min((self._due_at(queue) for queue in self._waiting), default=None)
 
     def _due_at(self, queue: _PartitionQueue) -> float:
-        batch = queue.batches[0]
+        batch = queue.again[0] if queue.again else queue.batches[0]
         return max(batch.not_before, batch.created + self._linger if batch is queue.open else batch.created)
+
+    def number(self, batches: list[PendingBatch], now: float) -> None:
+        """Gives the batches of a request their sequence numbers, unless an earlier attempt did."""
+        if self.sequences is not None and batches[0].sequence is None:
+            for batch in batches:
+                batch.sequence = self.sequences.take(_partition_of(batch), batch.builder.count, now)
 
     def complete(self, batches: list[PendingBatch], base_offset: int, timestamp: int) -> None:
         """Completes a partition's batches, which were appended from `base_offset` on."""
@@ -303,38 +328,56 @@ class RecordBuffer:
                     queue.batches.remove(batch)
                 if batch is queue.open:
                     queue.open = None
-                if not queue.batches:
-                    self._waiting.discard(queue)
         for batch in expired:
             text = f"The record was not confirmed within {self._config.delivery_timeout_ms} ms."
             self._finish(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        with self._lock:
+            for queue in {self._queue_of(batch) for batch in expired}:
+                if queue.again and all(batch.done for batch in queue.again):
+                    self._give_up(queue.again)
+                    queue.again = []
+                if not (queue.again or queue.batches):
+                    self._waiting.discard(queue)
         return bool(expired)
 
     def _deadline(self, batch: PendingBatch) -> float:
         return batch.created + self._config.delivery_timeout_ms / 1000
 
     def fail(self, batches: list[PendingBatch], error: KafkaError, now: float) -> None:
-        """Fails a partition's batches, or queues them again in order if the error is retriable."""
-        queue = self._queue_of(batches[0])
-        again = []
-        for batch in (batch for batch in batches if not batch.done):
-            if error.retriable and now < self._deadline(batch):
-                wait = min(self._config.retry_backoff_ms << batch.attempts, self._config.retry_backoff_max_ms)
-                batch.not_before = now + wait / 1000
-                batch.attempts = min(batch.attempts + 1, 16)
-                again.append(batch)
-            else:
+        """Fails a partition's batches, or queues them to be sent again if the error is retriable.
+
+        Batches that exceed the delivery timeout fail, but are sent again with others of their request.
+        """
+        # The leader lost the state of the producer: the log does not have these batches.
+        missing = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if missing:
+            self._give_up(batches)
+        for batch in batches:
+            if not ((error.retriable or missing) and now < self._deadline(batch)):
                 self._finish(batch, error)
-        with self._lock:
-            queue.batches.extendleft(reversed(again))
+            wait = min(self._config.retry_backoff_ms << batch.attempts, self._config.retry_backoff_max_ms)
+            batch.not_before = now + wait / 1000
+            batch.attempts = min(batch.attempts + 1, 16)
+        if all(batch.done for batch in batches):
+            self._give_up(batches)
+        else:
+            with self._lock:
+                self._queue_of(batches[0]).again = batches
         self._release_partition(batches)
+
+    def _give_up(self, batches: list[PendingBatch]) -> None:
+        """Starts the partition's sequence numbers again: the log may have these batches or not."""
+        if self.sequences is not None and batches[0].sequence is not None:
+            self.sequences.restart(_partition_of(batches[0]))
+            for batch in batches:
+                batch.sequence = None
 
     def _release_partition(self, batches: list[PendingBatch]) -> None:
         """Marks the partition as no longer busy."""
         with self._lock:
             queue = self._queue_of(batches[0])
             queue.busy = False
-            if queue.batches:
+            if queue.again or queue.batches:
                 self._waiting.add(queue)
 
     def _finish(self, batch: PendingBatch, error: KafkaError | None) -> None:
@@ -352,3 +395,7 @@ class RecordBuffer:
         """Fails all batches."""
         for batch in list(self.unconfirmed):
             self._finish(batch, error)
+
+
+def _partition_of(batch: PendingBatch) -> tuple[str, int]:
+    return batch.topic, batch.partition

@@ -16,6 +16,10 @@ class ProducerConfig:
 
     client_id: str = DEFAULT_CLIENT_ID
     """The name that quotas apply to (Kafka: client.id)."""
+    enable_idempotence: bool = True
+    """Whether a retry appends no record twice (Kafka: enable.idempotence). Without it, a retry after a lost
+    response can append a duplicate.
+    """
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     """The codec of record batches (Kafka: compression.type)."""
     linger_ms: int = 0
@@ -32,7 +36,7 @@ class ProducerConfig:
     """How long `send` waits for buffer memory or for a topic's partitions (Kafka: max.block.ms)."""
     delivery_timeout_ms: int = 120_000
     """How long a record is retried (Kafka: delivery.timeout.ms). Then it fails with REQUEST_TIMED_OUT, and
-    may have been appended or not. A retry after a lost response can append a duplicate.
+    may have been appended or not.
     """
     request_timeout_ms: int = 30_000
     """How long a request waits for its response before the producer reconnects (Kafka: request.timeout.ms).

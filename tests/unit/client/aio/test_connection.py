@@ -118,7 +118,7 @@ async def test_every_call_has_the_client_id(gateway: FakeGateway) -> None:
     config = ProducerConfig(client_id="reports")
     async with Producer(gateway.address, config) as producer:
         await producer.publish("flights", b"v")
-    assert gateway.client_ids == {"Metadata": "reports", "ProduceStream": "reports"}
+    assert gateway.client_ids == dict.fromkeys(("Metadata", "InitProducerId", "ProduceStream"), "reports")
     async with ShareConsumer(gateway.address, "g", ["flights"], ConsumerConfig(client_id="")):
         await eventually(lambda: {"Consume", "ShareGroupHeartbeat"} <= {*gateway.client_ids})
     assert (gateway.client_ids["Consume"], gateway.client_ids["ShareGroupHeartbeat"]) == ("", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker import ErrorCode, KafkaError, ProducerConfig
 from sharebroker.aio import Producer
@@ -90,6 +91,45 @@ async def test_record_fails_when_authentication_is_rejected_twice(gateway: FakeG
             await producer.publish("flights", b"1", partition=0)
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert gateway.produce_requests == 2
+
+
+async def test_a_request_without_response_is_sent_again_unchanged(gateway: FakeGateway) -> None:
+    gateway.lose_responses = 2
+    async with producing(gateway) as producer:
+        await producer.publish("flights", b"1", partition=0)
+        await producer.publish("flights", b"2", partition=0)
+    assert gateway.stored(0) == [b"1", b"1", b"1", b"2"]
+    sent = [data for _, data in gateway.produced]
+    assert sent[0] == sent[1] == sent[2]
+    headers = [DefaultRecordBatch(data) for data in sent[2:]]
+    assert [(header.producer_id, header.base_sequence) for header in headers] == [(1, 0), (1, 1)]
+
+
+async def test_a_producer_without_idempotence_requests_no_id(gateway: FakeGateway) -> None:
+    async with producing(gateway, enable_idempotence=False) as producer:
+        await producer.publish("flights", b"1", partition=0)
+    assert gateway.producer_ids == 0
+    ((_, data),) = gateway.produced
+    assert DefaultRecordBatch(data).producer_id == -1
+
+
+async def test_a_producer_id_is_requested_until_a_coordinator_is_found(gateway: FakeGateway) -> None:
+    gateway.producer_id_errors = [KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * 2
+    async with producing(gateway) as producer:
+        for number in range(3):
+            await producer.publish("flights", b"%d" % number, partition=0)
+    assert gateway.producer_ids == 1
+    assert gateway.stored(0) == [b"0", b"1", b"2"]
+
+
+async def test_records_fail_when_no_producer_id_is_granted(gateway: FakeGateway) -> None:
+    gateway.producer_id_errors = [KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+    async with producing(gateway) as producer:
+        with pytest.raises(KafkaError) as caught:
+            await producer.publish("flights", b"1", partition=0)
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        await producer.publish("flights", b"2", partition=0)
+    assert gateway.stored(0) == [b"2"]
 
 
 async def test_fatal_error_is_not_retried(gateway: FakeGateway) -> None:

@@ -192,6 +192,91 @@ def test_abandon_fails_all_batches() -> None:
         assert caught.value is error
 
 
+def begun(**config: Any) -> RecordBuffer:
+    """A buffer whose producer has the id 7."""
+    buffer = filled(**config)
+    assert buffer.sequences is not None
+    buffer.sequences.begin(7, 0)
+    return buffer
+
+
+def drained(buffer: RecordBuffer, now: float = 0.0) -> list[PendingBatch]:
+    (batches,) = buffer.drain(now, flush=True)
+    buffer.number(batches, now)
+    return batches
+
+
+def numbers(batches: list[PendingBatch]) -> list[tuple[int, int, int]]:
+    headers = [DefaultRecordBatch(batch.data) for batch in batches]
+    assert all(header.validate_crc() for header in headers)
+    return [(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers]
+
+
+def test_batches_of_a_request_have_consecutive_sequences() -> None:
+    buffer = begun(batch_size=200)
+    for _ in range(5):
+        add(buffer, b"x" * 50)
+    batches = drained(buffer)
+    assert numbers(batches) == [(7, 0, 0), (7, 0, 2), (7, 0, 4)]
+    buffer.complete(batches, 0, -1)
+    add(buffer)
+    assert numbers(drained(buffer)) == [(7, 0, 5)]
+
+
+def test_batches_have_no_sequence_without_idempotence() -> None:
+    buffer = filled(enable_idempotence=False)
+    add(buffer)
+    assert numbers(drained(buffer)) == [(-1, -1, -1)]
+
+
+def test_a_failed_request_is_sent_again_unchanged() -> None:
+    """The leader compares the sequence numbers of whole requests."""
+    buffer = begun(batch_size=200, delivery_timeout_ms=10_000)
+    expired = add(buffer, b"x" * 50)
+    for _ in range(4):
+        add(buffer, b"x" * 50, now=5.0)
+    first = drained(buffer, 5.0)
+    sent = [batch.data for batch in first]
+    buffer.expire(10.0)
+    buffer.fail(first, AWAY, 10.0)
+    add(buffer, b"later", now=10.0)
+    assert [batch.data for batch in drained(buffer, 11.0)] == sent
+    buffer.complete(first, 0, -1)
+    assert numbers(drained(buffer, 11.0)) == [(7, 0, 5)]
+    with pytest.raises(KafkaError, match="was not confirmed"):
+        expired.result(0)
+
+
+@pytest.mark.parametrize("error", [REFUSED, AWAY])
+def test_sequences_begin_again_after_a_request_that_failed_for_good(error: KafkaError) -> None:
+    buffer = begun(delivery_timeout_ms=1000)
+    add(buffer, partition=0)
+    buffer.fail(drained(buffer), error, 1.0)
+    add(buffer, now=1.0)
+    assert numbers(drained(buffer, 1.0)) == [(7, 1, 0)]
+
+
+def test_sequences_begin_again_after_a_request_that_waited_for_too_long() -> None:
+    buffer = begun(delivery_timeout_ms=1000)
+    add(buffer)
+    buffer.fail(drained(buffer), AWAY, 0.5)
+    assert buffer.expire(1.0)
+    assert buffer.next_deadline() is None
+    add(buffer, now=1.0)
+    assert numbers(drained(buffer, 1.0)) == [(7, 1, 0)]
+
+
+def test_missing_state_of_a_producer_renumbers_the_request() -> None:
+    buffer = begun()
+    add(buffer)
+    buffer.complete(drained(buffer), 0, -1)
+    sent = add(buffer)
+    lost = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    buffer.fail(drained(buffer), lost, 0.0)
+    assert not sent.done
+    assert numbers(drained(buffer, 1.0)) == [(7, 1, 0)]
+
+
 @given(
     st.lists(st.integers(0, 2), max_size=40),
     st.lists(st.sampled_from(["ok", "away", "refused"]), max_size=20),

@@ -8,7 +8,7 @@ import struct
 import cramjam
 import pytest
 from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
-from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +22,7 @@ from sharebroker_protocol.records.batches import (
     lz4,
     snappy,
     stored_records,
+    with_producer,
 )
 from sharebroker_protocol.records.record import AcknowledgeType
 from tests.testkit.tables import each
@@ -102,6 +103,22 @@ def test_round_trip(compression: str, payload: str) -> None:
     assert [record.value for record in records] == PAYLOADS[payload]
     assert records[7].timestamp == 1_700_000_000_007
     assert (records[7].key, records[7].headers) == (b"k7", headers)
+
+
+@each("compression", CODECS)
+def test_producer_fields_equal_those_of_an_independent_encoder(compression: str) -> None:
+    builder = BatchBuilder(CODECS[compression], 1000)
+    expected = DefaultRecordBatchBuilder(2, 0, 0, 77, 3, 2**31 - 1, 1000)
+    for number in range(3):
+        builder.append(number, b"k", b"v")
+        expected.append(number, number, b"k", b"v", [])
+    plain = builder.build()
+    batch = DefaultRecordBatch(with_producer(plain, 77, 3, 2**31 - 1))
+    assert batch.validate_crc()
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 3, 2**31 - 1)
+    assert [record.value for record in batch] == [b"v"] * 3
+    if compression == "none":
+        assert with_producer(plain, 77, 3, 2**31 - 1) == bytes(expected.build())
 
 
 def test_key_and_value_may_be_absent() -> None:
