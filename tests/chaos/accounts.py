@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.group_snapshot import read_snapshots
+from sharebroker.inspection import StoredStateRecord, stored_state
 from sharebroker.verification.rules import runs_of
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
@@ -42,7 +43,8 @@ async def accounts(
         request = state_pb.InspectShareGroupStateRequest(
             group_id=group, topic_id=topic[1], partition=part.partition
         )
-        state = (await client.admin.InspectShareGroupState(request, timeout=TIMEOUT)).live
+        response = await client.admin.InspectShareGroupState(request, timeout=TIMEOUT)
+        state = stored_state(response).live or StoredStateRecord()
         runs = tuple(Run(*run[:5]) for run in runs_of(state))
         events.append(StateRead(at, where, state.start_offset, runs))
     return events

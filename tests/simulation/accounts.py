@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from sharebroker.inspection import StoredState, StoredStateRecord, stored_state
 from sharebroker.verification.rules import Evidence, runs_of
 from sharebroker.verification.runs import OffsetSpan, RecordLog
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin_pb
@@ -43,9 +44,10 @@ class Accounts:
         )
         for share in sorted(Share(*place) for place in shares):
             stored = await self._admin.call(AdminServiceStub, "InspectShareGroupState", self._question(share))
-            if stored is not None and stored.HasField("live"):
+            state = stored_state(stored) if stored is not None else StoredState()
+            if state.live is not None:
                 # The group's epoch must be requested when the state is read: now it would take too long.
-                await self._judge(share, stored, stored.live.state_epoch)
+                await self._judge(share, state, state.live.state_epoch)
 
     async def take(self, deadline: float) -> None:
         """Reads each group's partitions once these are idle, or at the deadline."""
@@ -57,10 +59,11 @@ class Accounts:
         epochs = await self._group_epochs() if self._around.plan.scale.farewell else {}
         for group, part in lags:
             share = Share(group, self._topic, part.partition)
-            stored = await self._admin.admin("InspectShareGroupState", self._question(share))
-            live = tuple(Run(*run[:5]) for run in runs_of(stored.live))
-            history.add(StateRead(loop.now, share, stored.live.start_offset, live))
-            await self._judge(share, stored, epochs.get(group, stored.live.state_epoch))
+            state = stored_state(await self._admin.admin("InspectShareGroupState", self._question(share)))
+            live = state.live or StoredStateRecord()
+            runs = tuple(Run(*run[:5]) for run in runs_of(live))
+            history.add(StateRead(loop.now, share, live.start_offset, runs))
+            await self._judge(share, state, epochs.get(group, live.state_epoch))
             history.add(await self._journal(share))
             history.add(LagReported(loop.now, share, history.log_ends.get(share.log, 0), part.lag))
 
@@ -98,9 +101,7 @@ class Accounts:
             group_id=share.group, topic_id=self._topic_id, partition=share.partition
         )
 
-    async def _judge(
-        self, share: Share, stored: state_pb.InspectShareGroupStateResponse, group_epoch: int
-    ) -> None:
+    async def _judge(self, share: Share, stored: StoredState, group_epoch: int) -> None:
         queue = self._around.plan.queue
         attempts = ATTEMPTS if queue is None else queue.attempts
         evidence = Evidence(stored, await self._record_log(share), group_epoch, attempts)

@@ -50,15 +50,19 @@ class Address:
     client's certificate, `name` is the expected name in the server's certificate if it is not HOST. `user` is
     sent with each call; its password is in the first line of the file `password_file`, or in the variable
     SHAREBROKER_PASSWORD. `token_file` is the file with an access token, and replaces `user`; it is read for
-    each call. `credentials` is None without TLS. `identified` states whether a user, a token or a certificate
-    identifies the client.
+    each call.
     """
 
     target: str
+    """HOST:PORT."""
     credentials: grpc.ChannelCredentials | None = None
+    """The certificates for TLS; None without TLS."""
     name: str | None = None
+    """The expected name in the server's certificate; None: that of the host."""
     identified: bool = False
+    """Whether a user, a token or a certificate identifies the client."""
     login: Login | None = field(default=None, repr=False)
+    """The user or the access token that is sent with each call; None for neither."""
 
     @classmethod
     def parse(cls, text: str) -> Address:

@@ -22,13 +22,15 @@ TRANSPORT: Final = "transport"
 class ErrorCode(IntEnum):
     """Kafka's error codes that a broker with share groups needs. `protos/README.md` is checked against this.
 
-    Each has the name of its gRPC status, whether a retry can help, and what it means. An unknown number maps
-    to UNKNOWN_SERVER_ERROR, because the peer may be newer.
+    An unknown number maps to UNKNOWN_SERVER_ERROR, because the peer may be newer.
     """
 
     status: str
+    """The name of the gRPC status."""
     retriable: bool
+    """Whether a retry can help."""
     text: str
+    """The meaning of the error."""
 
     def __new__(cls, number: int, status: str = "", retriable: bool = False, text: str = "") -> Self:
         """Makes a member from a row of the table."""
@@ -139,7 +141,9 @@ class FieldViolation:
     """One field of a request that cannot be accepted (`google.rpc.BadRequest.FieldViolation`)."""
 
     field: str
+    """The name of the field."""
     description: str
+    """Why its value cannot be accepted."""
 
 
 class IllegalStateError(RuntimeError):

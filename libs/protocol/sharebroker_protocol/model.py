@@ -45,7 +45,9 @@ class TopicPartition(NamedTuple):
     """A partition by its topic's name (Kafka: TopicPartition)."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number."""
 
 
 class TopicIdPartition(NamedTuple):

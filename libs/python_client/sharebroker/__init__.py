@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sharebroker.acls import Acl, AclSelection
     from sharebroker.admin_model import (
         ConfigValue,
+        ConsumerGroupDescription,
+        ConsumerMember,
+        ConsumerOffset,
         FailedEntry,
         FailedListing,
         FeatureDescription,
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
         GroupOffset,
         MemberDescription,
         QuotaDescription,
+        RetriedRun,
+        RetryResult,
         TopicDescription,
         UserDescription,
     )
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
         RedrivePage,
         RedriveResult,
     )
+    from sharebroker.inspection import LogInspection, StoredState, StoredStateBatch, StoredStateRecord
     from sharebroker.producer.buffer import Publication, RecordMetadata
     from sharebroker.producer.config import ProducerConfig
     from sharebroker.worker.config import MaxFailuresError, Reject, Retry, WorkerConfig
@@ -58,8 +64,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sharebroker.acls": "Acl AclSelection",
-    "sharebroker.admin_model": "ConfigValue FailedEntry FailedListing FeatureDescription GroupDescription "
-    "GroupListing GroupOffset MemberDescription QuotaDescription TopicDescription UserDescription",
+    "sharebroker.admin_model": "ConfigValue ConsumerGroupDescription ConsumerMember ConsumerOffset "
+    "FailedEntry FailedListing FeatureDescription GroupDescription GroupListing GroupOffset "
+    "MemberDescription QuotaDescription RetriedRun RetryResult TopicDescription UserDescription",
     "sharebroker.blocking.admin": "Admin",
     "sharebroker.blocking.consumer": "ShareConsumer",
     "sharebroker.blocking.dead_letters": "DeadLetters",
@@ -69,6 +76,7 @@ _HOMES = {
     "RebalanceListener RecordResult",
     "sharebroker.dead_letter_model": "DeadLetter DeadLetterContent DeadLetterCount DeadLetterFilter "
     "Discarded RedrivePage RedriveResult",
+    "sharebroker.inspection": "LogInspection StoredStateBatch StoredStateRecord StoredState",
     "sharebroker_protocol.address": "Address",
     "sharebroker_protocol.errors": "ErrorCode FieldViolation IllegalStateError KafkaError",
     "sharebroker.producer.config": "ProducerConfig",
@@ -90,6 +98,9 @@ __all__ = [
     "ConfigValue",
     "ConnectionLostError",
     "ConsumerConfig",
+    "ConsumerGroupDescription",
+    "ConsumerMember",
+    "ConsumerOffset",
     "DeadLetter",
     "DeadLetterContent",
     "DeadLetterCount",
@@ -107,6 +118,7 @@ __all__ = [
     "IllegalStateError",
     "KafkaError",
     "LockLost",
+    "LogInspection",
     "MaxFailuresError",
     "MemberDescription",
     "Producer",
@@ -121,8 +133,13 @@ __all__ = [
     "RedrivePage",
     "RedriveResult",
     "Reject",
+    "RetriedRun",
     "Retry",
+    "RetryResult",
     "ShareConsumer",
+    "StoredState",
+    "StoredStateBatch",
+    "StoredStateRecord",
     "TopicDescription",
     "TopicPartition",
     "UserDescription",

@@ -102,6 +102,8 @@ class Cluster:
 
     async def _state(self, partition: TopicPartition) -> PartitionState:
         folded = (await self._admin.inspect_state(self._group, partition)).folded
+        if folded is None:
+            return PartitionState(0, ())
         runs = ((run.first_offset, run.last_offset, run.delivery_state) for run in folded.state_batches)
         return PartitionState(max(folded.start_offset, 0), tuple(runs))
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from google.protobuf.message import Message
 
 import sharebroker
 import sharebroker.aio
+from sharebroker.aio.dead_letters import DeadLetters
 from tests.testkit.tables import each
 
 NAMES = ("ShareConsumer", "Producer", "Admin")
@@ -52,3 +58,58 @@ def public(kind: type[object]) -> dict[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_asyncio_and_blocking_have_the_same_methods(name: str) -> None:
     assert public(getattr(sharebroker, name)) == public(getattr(sharebroker.aio, name))
+
+
+CLIENTS = (sharebroker.aio.Admin, DeadLetters)
+
+
+def results() -> Iterator[tuple[str, Any]]:
+    """Yields the public methods of administration clients with the type of their result."""
+    for client in CLIENTS:
+        for name, method in inspect.getmembers(client, inspect.isfunction):
+            if not name.startswith("_"):
+                yield f"{client.__name__}.{name}", get_type_hints(method).get("return")
+
+
+def parts(kind: Any, known: set[Any]) -> Iterator[type]:
+    """Yields the classes that a type consists of, with those of the fields of its dataclasses."""
+    if kind in known:
+        return
+    known.add(kind)
+    for argument in get_args(kind):
+        yield from parts(argument, known)
+    if isinstance(kind, type):
+        yield kind
+        if is_dataclass(kind):
+            for field in get_type_hints(kind).values():
+                yield from parts(field, known)
+
+
+def result_types() -> set[type]:
+    known: set[Any] = set()
+    return {part for _, kind in results() for part in parts(kind, known)}
+
+
+def test_no_administration_client_returns_protobuf_messages() -> None:
+    returned = {
+        name: [each for each in parts(kind, set()) if issubclass(each, Message)] for name, kind in results()
+    }
+    assert len(returned) > 40
+    assert not [name for name, messages in returned.items() if messages]
+
+
+def undocumented(kind: type) -> Iterator[str]:
+    """Yields the public fields of a class that no string follows."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    for statement, following in zip(definition.body, [*definition.body[1:], None], strict=True):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            documented = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            if not documented and not statement.target.id.startswith("_"):
+                yield f"{kind.__name__}.{statement.target.id}"
+
+
+def test_every_public_field_has_a_description() -> None:
+    exported = {getattr(sharebroker, name) for name in sharebroker.__all__}
+    classes = {kind for kind in exported | result_types() if kind.__module__.startswith("sharebroker")}
+    assert not sorted(field for kind in classes for field in undocumented(kind))

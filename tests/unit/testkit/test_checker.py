@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sharebroker.verification.rules import Evidence, LogRecord
+from sharebroker.inspection import StoredState, StoredStateRecord
+from sharebroker.verification.rules import Evidence
 from sharebroker.verification.runs import OffsetSpan, RecordLog
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (
     Addressed,
@@ -101,9 +101,9 @@ def change(*runs: Run, start: int = -1, leader_epoch: int = -1, failed: tuple[in
 
 def logs_read(start: int = 1, log_start: int = 0, missing: tuple[OffsetSpan, ...] = ()) -> LogsRead:
     """A checkpoint that starts at 1, its coordinator's state, and a record log of four."""
-    checkpoint = LogRecord(kind="checkpoint", start_offset=1, state_epoch=1)
-    live = LogRecord(kind="checkpoint", start_offset=start, state_epoch=1)
-    stored = InspectShareGroupStateResponse(records=[checkpoint], live=live)
+    checkpoint = StoredStateRecord(kind="checkpoint", start_offset=1, state_epoch=1)
+    live = StoredStateRecord(kind="checkpoint", start_offset=start, state_epoch=1)
+    stored = StoredState(records=(checkpoint,), live=live)
     return LogsRead(9.0, SHARE, Evidence(stored, RecordLog(log_start, 4, missing=missing), 1, 5))
 
 

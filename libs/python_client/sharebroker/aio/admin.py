@@ -31,6 +31,7 @@ from sharebroker.admin_model import (
 )
 from sharebroker.aio.connection import RequestClient
 from sharebroker.aio.scram import HASHES, mechanism_name, upsertion
+from sharebroker.inspection import LogInspection, StoredState, log_inspection, stored_state
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -517,19 +518,17 @@ class Admin(RequestClient):
             results += map(_retry_result, response.results)
         return results
 
-    async def inspect_state(
-        self, group_id: str, partition: TopicPartition
-    ) -> state.InspectShareGroupStateResponse:
+    async def inspect_state(self, group_id: str, partition: TopicPartition) -> StoredState:
         """Returns a share-partition's stored checkpoint and deltas, and the state they replay to."""
         ids = await self._topic_ids([partition.topic])
         request = state.InspectShareGroupStateRequest(
             group_id=group_id, topic_id=ids[partition.topic], partition=partition.partition
         )
-        return await self._call(self._calls.InspectShareGroupState, request)
+        return stored_state(await self._call(self._calls.InspectShareGroupState, request))
 
     async def inspect_records(
         self, group_id: str, partitions: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, leader.InspectRecordsResponse.Partition]:
+    ) -> dict[TopicPartition, LogInspection]:
         """Returns held records and offsets without a record, from the given offsets on.
 
         An offset of -1 does not read the log. A response ends at its `next_offset`; request the rest from
@@ -545,7 +544,7 @@ class Admin(RequestClient):
         request = leader.InspectRecordsRequest(group_id=group_id, partitions=items)
         response = await self._call(self._calls.InspectRecords, request)
         check(*response.partitions)
-        found = {(part.topic_id, part.partition): part for part in response.partitions}
+        found = {(part.topic_id, part.partition): log_inspection(part) for part in response.partitions}
         return {p: found[ids[p.topic], p.partition] for p in partitions}
 
 

@@ -17,7 +17,6 @@ from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer,
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.tracing.application import record_traces
 from sharebroker_protocol import clock
-from sharebroker_protocol.address import Address
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2, produce_pb2
@@ -26,6 +25,7 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
 if TYPE_CHECKING:
     import grpc
 
+    from sharebroker_protocol.address import Address
     from sharebroker_protocol.tracing.tracer import RecordTraces
 
 

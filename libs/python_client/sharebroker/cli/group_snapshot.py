@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sharebroker.aio.admin import Admin
+from sharebroker.inspection import LogInspection, StoredState
 from sharebroker.verification.rules import Evidence, FindingKind, VerificationFinding, start_of, verify
-from sharebroker.verification.runs import OffsetOutcome, OffsetSpan, OutcomeRun, RecordLog
+from sharebroker.verification.runs import OffsetOutcome, OutcomeRun, RecordLog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
-from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import InspectRecordsResponse
 
 _ATTEMPTS: Final = 3
 """Times that a partition with findings is read."""
@@ -26,7 +25,7 @@ _ATTEMPTS: Final = 3
 _CONCURRENCY: Final = 16
 _LIMIT: Final = "share.delivery.count.limit"
 
-Stored = InspectShareGroupStateResponse | KafkaError
+Stored = StoredState | KafkaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +111,17 @@ async def _logs(
     return logs
 
 
-def _extended(on_progress: RecordLog | None, part: InspectRecordsResponse.Partition) -> RecordLog:
+def _extended(on_progress: RecordLog | None, part: LogInspection) -> RecordLog:
     """Adds a further part of the log; its bounds and held records are those of the first part."""
     if on_progress is None:
         on_progress = RecordLog(
-            part.log_start_offset,
-            part.log_end_offset,
-            _spans(part.in_delivery),
-            for_others=_spans(part.for_others),
+            part.log_start_offset, part.log_end_offset, part.in_delivery, for_others=part.for_others
         )
-    markers, missing = (
-        (*on_progress.markers, *_spans(part.markers)),
-        (*on_progress.missing, *_spans(part.missing)),
+    return replace(
+        on_progress,
+        markers=(*on_progress.markers, *part.markers),
+        missing=(*on_progress.missing, *part.missing),
     )
-    return replace(on_progress, markers=markers, missing=missing)
-
-
-def _spans(ranges: Iterable[InspectRecordsResponse.OffsetRange]) -> tuple[OffsetSpan, ...]:
-    return tuple(OffsetSpan(each.first_offset, each.last_offset) for each in ranges)
 
 
 def _verified(stored: Stored, log: RecordLog, group_epoch: int, limit: int) -> GroupSnapshot:

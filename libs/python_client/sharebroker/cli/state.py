@@ -12,9 +12,9 @@ from rich.padding import Padding
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Partition, Server, Topic, examples
 from sharebroker.cli.output import Column, columns, console, print_json, table
+from sharebroker.inspection import StoredState, StoredStateRecord
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
 app = typer.Typer(no_args_is_help=True, help="Show the persisted state of share-partitions.")
 
@@ -54,18 +54,18 @@ def show(
         console().print(side_by_side(response))
 
 
-def state_document(response: InspectShareGroupStateResponse) -> dict[str, Any]:
+def state_document(response: StoredState) -> dict[str, Any]:
     """Returns the response as plain values."""
     return {
         "shard": response.shard,
         "stream": response.stream,
         "records": [record_row(record) for record in response.records],
-        "folded": record_row(response.folded) if response.HasField("folded") else None,
+        "folded": None if response.folded is None else record_row(response.folded),
         "consistent": response.consistent,
     }
 
 
-def record_row(record: InspectShareGroupStateResponse.LogRecord) -> dict[str, Any]:
+def record_row(record: StoredStateRecord) -> dict[str, Any]:
     """Returns a stored record as plain values; a delta has no state epoch, a checkpoint no delta index."""
     is_delta = record.kind == "delta"
     return {
@@ -91,7 +91,7 @@ def record_row(record: InspectShareGroupStateResponse.LogRecord) -> dict[str, An
     }
 
 
-def side_by_side(response: InspectShareGroupStateResponse) -> Stack:
+def side_by_side(response: StoredState) -> Stack:
     """Returns the log beside the replayed state, with the stream's name below."""
     document = state_document(response)
     rows = [row | {"runs": runs(row)} for row in document["records"]]

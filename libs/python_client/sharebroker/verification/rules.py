@@ -8,14 +8,14 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
+from sharebroker.inspection import StoredState, StoredStateRecord
 from sharebroker.verification.runs import OffsetRun, OffsetSpan, RecordLog, differences, replay
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
-
-LogRecord = InspectShareGroupStateResponse.LogRecord
+from sharebroker_protocol.model import DISPOSITION_NAMES
 
 _STATES: Final = frozenset({0, 2, 3, 4})
 _DELTA_RANGES: Final = (256, 512)
 """Delta indices wrap around at one of these (512 with more than 256 deltas per checkpoint)."""
+_DISPOSITIONS: Final = {name: number for number, name in DISPOSITION_NAMES.items()}
 _VALUE: Final = "The coordinator's live state"
 
 
@@ -59,13 +59,13 @@ class VerificationFinding:
 class Evidence:
     """What was read of a share-partition; the log end and group epoch were read after the state."""
 
-    stored: InspectShareGroupStateResponse
+    stored: StoredState
     log: RecordLog
     group_epoch: int
     delivery_count_limit: int
 
     @property
-    def entries(self) -> Sequence[LogRecord]:
+    def entries(self) -> Sequence[StoredStateRecord]:
         """The latest checkpoint and its deltas, in log order."""
         return self.stored.records
 
@@ -79,14 +79,14 @@ class Evidence:
         return replay((run for entry in self.entries for run in runs_of(entry)), self.start)
 
 
-def start_of(stored: InspectShareGroupStateResponse) -> int:
+def start_of(stored: StoredState) -> int:
     """Returns the replayed start offset of the entries; -1: none chosen."""
     if not stored.records or stored.records[0].kind == "tombstone":
         return -1
     return max(entry.start_offset for entry in stored.records)
 
 
-def runs_of(record: LogRecord) -> list[OffsetRun]:
+def runs_of(record: StoredStateRecord) -> list[OffsetRun]:
     """Returns the state batches of a record as runs."""
     return [
         OffsetRun(
@@ -94,10 +94,10 @@ def runs_of(record: LogRecord) -> list[OffsetRun]:
             batch.last_offset,
             batch.delivery_state,
             batch.delivery_count,
-            batch.note.not_before_ms,
-            batch.note.lock_token,
-            batch.note.failure.disposition,
-            batch.note.failure.time_ms,
+            round(batch.not_before * 1000),
+            batch.lock_token,
+            _DISPOSITIONS.get(batch.disposition, 0),
+            round(batch.failed_at * 1000),
         )
         for batch in record.state_batches
     ]
@@ -118,7 +118,7 @@ def verify(evidence: Evidence) -> list[VerificationFinding]:
 
 
 def _nothing(evidence: Evidence) -> Iterator[VerificationFinding]:
-    if evidence.stored.HasField("live"):
+    if evidence.stored.live is not None:
         span = OffsetSpan(evidence.log.start, evidence.log.end - 1)
         yield VerificationFinding(
             FindingKind.NOT_THE_REPLAY, "The coordinator has a live state that is not in its log.", span
@@ -171,7 +171,7 @@ def _epochs(evidence: Evidence) -> Iterator[VerificationFinding]:
 def _agreement(evidence: Evidence) -> Iterator[VerificationFinding]:
     """The coordinator's live state equals the replay of its log."""
     live = evidence.stored.live
-    if not evidence.stored.HasField("live"):
+    if live is None:
         yield VerificationFinding(
             FindingKind.NOT_THE_REPLAY, "The log has a state, but the coordinator has none."
         )
@@ -189,7 +189,7 @@ def _agreement(evidence: Evidence) -> Iterator[VerificationFinding]:
         )
 
 
-def _facts(evidence: Evidence, live: LogRecord) -> Iterator[tuple[str, int, int]]:
+def _facts(evidence: Evidence, live: StoredStateRecord) -> Iterator[tuple[str, int, int]]:
     """Yields the scalar values as (name, live value, replayed value)."""
     entries = evidence.entries
     yield "start offset", live.start_offset, evidence.start
@@ -202,7 +202,7 @@ def _facts(evidence: Evidence, live: LogRecord) -> Iterator[tuple[str, int, int]
 def _batches(evidence: Evidence) -> Iterator[VerificationFinding]:
     """Each state batch is valid, in the log and in the live state."""
     records = [(_name(entry), entry) for entry in evidence.entries]
-    for where, record in (*records, (_VALUE, evidence.stored.live)):
+    for where, record in (*records, *_live(evidence)):
         for run in runs_of(record):
             yield from _batch(where, run, evidence)
 
@@ -229,7 +229,7 @@ def _batch(where: str, run: OffsetRun, evidence: Evidence) -> Iterator[Verificat
 def _whole(evidence: Evidence) -> Iterator[VerificationFinding]:
     """A complete state has one state per offset, and none below its start offset."""
     checkpoint = evidence.entries[0]
-    for where, record in ((_name(checkpoint), checkpoint), (_VALUE, evidence.stored.live)):
+    for where, record in ((_name(checkpoint), checkpoint), *_live(evidence)):
         runs = sorted(runs_of(record))
         for before, after in pairwise(runs):
             if after.first <= before.last:
@@ -264,7 +264,13 @@ def _limits(evidence: Evidence) -> Iterator[VerificationFinding]:
         )
 
 
-def _name(record: LogRecord) -> str:
+def _live(evidence: Evidence) -> Iterator[tuple[str, StoredStateRecord]]:
+    """Yields the live state with its name, if there is one."""
+    if evidence.stored.live is not None:
+        yield _VALUE, evidence.stored.live
+
+
+def _name(record: StoredStateRecord) -> str:
     return f"The {record.kind} at {record.position}"
 
 

@@ -37,10 +37,12 @@ class OffsetRun(NamedTuple):
 
 
 class OffsetSpan(NamedTuple):
-    """A range of offsets, last inclusive."""
+    """A range of offsets."""
 
     first: int
+    """The first offset."""
     last: int
+    """The last offset, inclusive."""
 
 
 UNTOUCHED: Final = (0, 0, 0, 0, 0, 0)

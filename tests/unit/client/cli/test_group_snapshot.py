@@ -10,23 +10,22 @@ import pytest
 from sharebroker.admin_model import ConfigValue, FailedEntry, FailedListing, GroupDescription, GroupOffset
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.group_snapshot import read_snapshots
+from sharebroker.inspection import LogInspection, StoredState, StoredStateRecord
 from sharebroker.verification.rules import FindingKind
 from sharebroker.verification.runs import OffsetOutcome, OutcomeRun
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
-from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import InspectRecordsResponse
 
-CHECKPOINT = InspectShareGroupStateResponse.LogRecord(kind="checkpoint", start_offset=2)
-WELL = InspectShareGroupStateResponse(records=[CHECKPOINT], live=CHECKPOINT)
-ODD = InspectShareGroupStateResponse(records=[CHECKPOINT])
+CHECKPOINT = StoredStateRecord(kind="checkpoint", start_offset=2)
+WELL = StoredState(records=(CHECKPOINT,), live=CHECKPOINT)
+ODD = StoredState(records=(CHECKPOINT,))
 PLACES = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("others", 0)]
 
 
 class Changing:
     """A system that returns the states of a partition in order and repeats the last."""
 
-    def __init__(self, **answers: list[InspectShareGroupStateResponse | ErrorCode]) -> None:
+    def __init__(self, **answers: list[StoredState | ErrorCode]) -> None:
         self._answers = answers
         self.inspected: list[TopicPartition] = []
 
@@ -39,7 +38,7 @@ class Changing:
     async def group_configs(self, _: str) -> list[ConfigValue]:
         return [ConfigValue("share.delivery.count.limit", "5", True, "")]
 
-    async def inspect_state(self, _: str, place: TopicPartition) -> InspectShareGroupStateResponse:
+    async def inspect_state(self, _: str, place: TopicPartition) -> StoredState:
         self.inspected.append(place)
         responses = self._answers.get(f"{place.topic}{place.partition}", [WELL])
         response = responses.pop(0) if len(responses) > 1 else responses[0]
@@ -49,8 +48,8 @@ class Changing:
 
     async def inspect_records(
         self, _: str, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, InspectRecordsResponse.Partition]:
-        return {place: InspectRecordsResponse.Partition(log_end_offset=8, next_offset=8) for place in offsets}
+    ) -> dict[TopicPartition, LogInspection]:
+        return {place: LogInspection(log_end_offset=8, next_offset=8) for place in offsets}
 
     async def failed_records(self, _: str, topic: str) -> FailedListing:
         entries = [FailedEntry(1, 0, 1, "rejected", 2, 9.0, "m1", "bad")] if topic == "orders" else []

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
 from sharebroker.cli.state import record_row, runs, side_by_side, state_document
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
-    InspectShareGroupStateResponse,
-    StateBatch,
-)
-
-LogRecord = InspectShareGroupStateResponse.LogRecord
+from sharebroker.inspection import StoredState, StoredStateBatch, StoredStateRecord
 
 
-def inspected() -> InspectShareGroupStateResponse:
-    checkpoint = LogRecord(
+def inspected() -> StoredState:
+    checkpoint = StoredStateRecord(
         position=3,
         kind="checkpoint",
         checkpoint_epoch=1,
@@ -25,7 +21,7 @@ def inspected() -> InspectShareGroupStateResponse:
         leader_epoch=5,
         delivery_complete_count=0,
     )
-    delta = LogRecord(
+    delta = StoredStateRecord(
         position=4,
         kind="delta",
         checkpoint_epoch=1,
@@ -33,12 +29,12 @@ def inspected() -> InspectShareGroupStateResponse:
         start_offset=-1,
         leader_epoch=5,
         delivery_complete_count=-1,
-        state_batches=[StateBatch(first_offset=100, last_offset=109, delivery_state=2, delivery_count=1)],
+        state_batches=(
+            StoredStateBatch(first_offset=100, last_offset=109, delivery_state=2, delivery_count=1),
+        ),
     )
-    folded = LogRecord(start_offset=110, state_epoch=2, leader_epoch=5, checkpoint_epoch=1)
-    return InspectShareGroupStateResponse(
-        shard=7, stream="s:log", records=[checkpoint, delta], folded=folded, consistent=True
-    )
+    folded = StoredStateRecord(start_offset=110, state_epoch=2, leader_epoch=5, checkpoint_epoch=1)
+    return StoredState(shard=7, stream="s:log", records=(checkpoint, delta), folded=folded, consistent=True)
 
 
 def test_delta_has_an_index_and_no_state_epoch() -> None:
@@ -60,9 +56,7 @@ def test_state_is_shown_side_by_side() -> None:
 
 
 def test_missing_or_inconsistent_state_is_shown() -> None:
-    response = inspected()
-    response.ClearField("folded")
-    response.consistent = False
+    response = replace(inspected(), folded=None, consistent=False)
     console = Console(file=io.StringIO(), width=160)
     console.print(side_by_side(response))
     assert isinstance(console.file, io.StringIO)

@@ -6,28 +6,25 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharebroker.verification.rules import Evidence, FindingKind, LogRecord, runs_of, start_of, verify
+from sharebroker.inspection import StoredState, StoredStateBatch, StoredStateRecord
+from sharebroker.verification.rules import Evidence, FindingKind, runs_of, start_of, verify
 from sharebroker.verification.runs import OffsetSpan, RecordLog
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
-    InspectShareGroupStateResponse,
-    StateBatch,
-)
 
 Batch = tuple[int, int, int, int]
 ACCEPTED, ARCHIVED = 2, 4
 
 
-def batches(*runs: Batch) -> list[StateBatch]:
-    return [
-        StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+def batches(*runs: Batch) -> tuple[StoredStateBatch, ...]:
+    return tuple(
+        StoredStateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
         for first, last, state, count in runs
-    ]
+    )
 
 
 def checkpoint(
     *runs: Batch, start: int = 10, epoch: int = 3, leader: int = 5, state_epoch: int = 2
-) -> LogRecord:
-    return LogRecord(
+) -> StoredStateRecord:
+    return StoredStateRecord(
         position=7,
         kind="checkpoint",
         checkpoint_epoch=epoch,
@@ -41,8 +38,8 @@ def checkpoint(
 
 def delta(
     *runs: Batch, index: int = 0, epoch: int = 3, leader: int = -1, start: int = -1, kind: str = "delta"
-) -> LogRecord:
-    return LogRecord(
+) -> StoredStateRecord:
+    return StoredStateRecord(
         position=8 + index,
         kind=kind,
         checkpoint_epoch=epoch,
@@ -58,15 +55,15 @@ def delta(
 class Case:
     """A log, the state that the coordinator returns, and the expected findings."""
 
-    entries: list[LogRecord]
-    live: LogRecord | None
+    entries: list[StoredStateRecord]
+    live: StoredStateRecord | None
     kind: FindingKind | None = None
     offsets: list[OffsetSpan | None] = field(default_factory=list)
     log_start: int = 0
     missing: tuple[OffsetSpan, ...] = ()
 
 
-TOMBSTONE = LogRecord(position=7, kind="tombstone")
+TOMBSTONE = StoredStateRecord(position=7, kind="tombstone")
 FIRST = checkpoint((12, 13, ACCEPTED, 1))
 LATER = delta((10, 10, ACCEPTED, 1), start=11, leader=6)
 VALUE = checkpoint((12, 13, ACCEPTED, 1), start=11, leader=6)
@@ -163,7 +160,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_rule_violation_is_found(case: Case) -> None:
-    stored = InspectShareGroupStateResponse(records=case.entries, live=case.live)
+    stored = StoredState(records=tuple(case.entries), live=case.live)
     found = verify(Evidence(stored, RecordLog(case.log_start, 20, missing=case.missing), 9, 5))
     assert [finding.offsets for finding in found] == case.offsets
     assert {finding.kind for finding in found} == ({case.kind} if case.kind else set())
@@ -173,7 +170,7 @@ def test_rule_violation_is_found(case: Case) -> None:
 def test_start_offset_is_replayed() -> None:
     starts = [([], -1), ([TOMBSTONE], -1), ([FIRST], 10), ([FIRST, LATER, delta(index=1)], 11)]
     for entries, start in starts:
-        assert start_of(InspectShareGroupStateResponse(records=entries)) == start
+        assert start_of(StoredState(records=tuple(entries))) == start
 
 
 def test_every_kind_has_a_case() -> None:
@@ -188,7 +185,11 @@ def test_only_start_below_log_is_a_remark() -> None:
 
 
 def test_runs_have_the_times_and_tokens_of_their_batches() -> None:
-    record = checkpoint((10, 14, 0, 1), (15, 19, 0, 1))
-    for batch, token in zip(record.state_batches, (0, 7), strict=True):
-        batch.note.not_before_ms, batch.note.lock_token = 5000, token
-    assert [(run.not_before_ms, run.lock_token) for run in runs_of(record)] == [(5000, 0), (5000, 7)]
+    record = StoredStateRecord(
+        state_batches=(
+            StoredStateBatch(10, 14, 0, 1, 5.0),
+            StoredStateBatch(15, 19, 0, 1, 5.0, 7),
+            StoredStateBatch(20, 20, 3, 2, disposition="expired", failed_at=7.5),
+        )
+    )
+    assert [run[4:] for run in runs_of(record)] == [(5000, 0, 0, 0), (5000, 7, 0, 0), (0, 0, 3, 7500)]

@@ -106,7 +106,7 @@ def test_round_trip(compression: str, payload: str) -> None:
 
 
 @each("compression", CODECS)
-def test_producer_fields_equal_those_of_an_independent_encoder(compression: str) -> None:
+def test_numbered_batch_equals_that_of_an_independent_encoder(compression: str) -> None:
     builder = BatchBuilder(CODECS[compression], 1000)
     expected = DefaultRecordBatchBuilder(2, 0, 0, 77, 3, 2**31 - 1, 1000)
     for number in range(3):
