@@ -113,8 +113,9 @@ async def gaps(queue: Queue) -> Observed:
 async def rejected_twice(queue: Queue) -> Observed:
     await queue.with_letters()
     await queue.prepare(2)
-    codes = [await queue.fail(2, (0, 0, [REJECT])), await queue.acknowledge((0, 0, [REJECT]))]
-    await queue.acknowledge((1, 1, [ACCEPT]))
+    # Once the start offset has passed the record, which may be soon, its acknowledgement is ignored.
+    codes = [await queue.fail(2, (1, 1, [REJECT])), await queue.acknowledge((1, 1, [REJECT]))]
+    await queue.acknowledge((0, 0, [ACCEPT]))
     return [str(codes), *await queue.written(1)]
 
 
