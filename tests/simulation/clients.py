@@ -229,7 +229,7 @@ class Consumer:
         return Verdict.ACCEPT if self.steady else mood
 
     def _ask(self, record: share.ShareRecord, verdict: Verdict) -> int:
-        where = Share(self.group, record.topic, record.partition)
+        where = self._share(record)
         delay_ms = delay_of(record, verdict)
         delay = None if delay_ms is None else delay_ms / 1000
         return self._asked(where, record.offset, record.lock_token, verdict, delay=delay)
@@ -249,10 +249,13 @@ class Consumer:
         client.history.add(Requested(client.time(), number, where, offset, token, verdict, by_token, delay))
         return number
 
+    def _share(self, record: share.ShareRecord) -> Share:
+        return Share(self.group, record.topic, record.partition)
+
     def _delivered(self, record: share.ShareRecord, *, streamed: bool = False) -> Delivered:
         return Delivered(
             self._client.time(),
-            Share(self.group, record.topic, record.partition),
+            self._share(record),
             record.offset,
             record.value.decode(),
             self.member,

@@ -40,6 +40,7 @@ from tests.simulation.idempotent import PipeliningProducer
 from tests.simulation.jobs import DURABLE_LOCK, JOB_LOCK, LongWorker, StreamWorker
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
+from tests.simulation.recreating import GROUP, RETURNS, Recreator, ReturningConsumer
 from tests.simulation.redriving import Redriver
 from tests.simulation.repeating import WINDOW_MS, RepeatingProducer
 from tests.simulation.retrying import Retrier
@@ -167,6 +168,7 @@ class Cluster:
         self._processes = [self._process(number, roles) for number, roles in enumerate(plan.layout, 1)]
         self._admin = self._client()
         self._resumer = Resumer(self._client(), plan.scale.groups, self._is_paused) if plan.breaking else None
+        self._recreator = Recreator(self._client(), self._ids_of_returns) if plan.recreating else None
         self._keeper = None if plan.queue is None else QueueKeeper(self._admin, plan.queue)
         self._consumers: dict[Consumer, asyncio.Task[None]] = {}
         self._producers: list[Producer] = []
@@ -219,6 +221,9 @@ class Cluster:
             letters = {} if self._plan.queue is None else self._plan.queue.group_configs
             for name, value in {**letters, **(CONFIGS if self._plan.breaking else {})}.items():
                 resource.configs.add(name=name, value=value)
+        if self._recreator is not None:
+            resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=GROUP)
+            resource.configs.add(name="share.auto.offset.reset", value="earliest")
         await self._admin.admin("IncrementalAlterConfigs", request)
         for process in self._processes:
             assert process.catalog is not None
@@ -267,6 +272,9 @@ class Cluster:
         keeping = [self._keeper.run()] if self._keeper is not None else []
         if self._resumer is not None:
             keeping.append(self._resumer.run(until))
+        if self._recreator is not None:
+            self._start(ReturningConsumer(self._client()))
+            keeping.append(self._recreator.run(until))
         works = (
             self._grow(),
             self._administer(),
@@ -321,6 +329,8 @@ class Cluster:
             await self._break(self._resumer)
         for consumer in self._consumers:
             consumer.steady = True
+        if self._recreator is not None:
+            await self._recreator.finish()
         self.around.history.add(Healed(self._loop.now))
         accounts = Accounts(self.around, self._admin, (TOPIC, topic_id))
         if self._plan.scale.farewell:
@@ -333,6 +343,12 @@ class Cluster:
         if await self._drained(deadline):
             await accounts.take(deadline)
         history.add(Ended(self._loop.now))
+
+    def _ids_of_returns(self) -> list[str]:
+        """Returns the ids that processes have for the topic that is created again."""
+        catalogs = [process.catalog for process in self._processes if process.catalog is not None]
+        topics = [catalog.catalog.topic(RETURNS) for catalog in catalogs]
+        return [topic.topic_id for topic in topics if topic is not None]
 
     def _is_paused(self, group: str) -> bool:
         """Returns whether any process has the group as paused."""
@@ -382,8 +398,11 @@ class Cluster:
 
     def _join(self, kind: type[_Member], group: str, member: str) -> _Member:
         consumer = kind(self._client(), group, TOPIC, member, self._plan.temper)
-        self._consumers[consumer] = asyncio.create_task(consumer.run())
+        self._start(consumer)
         return consumer
+
+    def _start(self, consumer: Consumer) -> None:
+        self._consumers[consumer] = asyncio.create_task(consumer.run())
 
     def _process(self, number: int, roles: frozenset[str]) -> Process:
         skew = self._random.uniform(-SKEW / 2, SKEW / 2)

@@ -62,6 +62,9 @@ REDRIVING: Final = 1 / 2
 BREAKING: Final = 1 / 8
 """The share of small systems without both whose groups have circuit breakers."""
 
+RECREATING: Final = 1 / 8
+"""The share of small systems with a topic that is created again."""
+
 OFTEN_REJECTED: Final = 60
 """How often a member rejects a record in them, as a weight beside the others of its temper."""
 
@@ -233,6 +236,8 @@ def drawn(seed: int) -> Plan:
         plan = _breaking(plan)
     elif plan.queue is None and plan.jobs and jobs.random() < HESITATING:
         plan = _hesitating(plan, jobs)
+    if plan.queue is None and Random(f"recreating {seed}").random() < RECREATING:
+        plan = replace(plan, recreating=("n0",))
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or plan.aged or Random(f"aged {seed}").random() >= AGED:
         return plan

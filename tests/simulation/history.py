@@ -52,6 +52,10 @@ class History:
         self.failure: BaseException | None = None
         self.log_ends: dict[tuple[str, int], int] = {}
         self.topics: dict[str, str] = {}
+        self.watched: dict[str, dict[int, str]] = {}
+        """The values of topics that are created again, by topic id and offset."""
+        self.deleted: set[str] = set()
+        """Ids of deleted topics: a late request may still be appended to their logs."""
         self.on_step: Callable[[Step, Share], object] = lambda *_: None
         """Called when a step of a dead letter is in the store."""
         self.on_failure: Callable[[], object] = lambda: None
@@ -131,11 +135,15 @@ class History:
         if not batches:
             return
         last = batches[-1].last_offset
+        topic_id, number = names.topic_partition(partition)
+        if topic_id in self.watched:
+            self._watch(self.watched[topic_id], batches)
+        if topic_id in self.deleted:
+            return
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
         if has_letters(batches[0]):
             self._add_letters(batches)
             return
-        topic_id, number = names.topic_partition(partition)
         topic, now = self.topics.get(topic_id, topic_id), self._clock()
         self.log_ends[topic, number] = last + 1
         copies = [batch for batch in batches if FOR_GROUP_HEADER.encode() in batch.data]
@@ -148,6 +156,11 @@ class History:
         once = [bytes(batch.data) for batch in produced if _is_stored_once(batch)]
         for value in values_of(once):
             self.add(Written(now, topic, number, value))
+
+    @staticmethod
+    def _watch(values: dict[int, str], batches: Sequence[StoredBatch]) -> None:
+        for batch in batches:
+            values.update((record.offset, record.value.decode()) for record in DefaultRecordBatch(batch.data))
 
     def _add_letters(self, batches: Sequence[StoredBatch]) -> None:
         for batch in batches:

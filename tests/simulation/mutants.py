@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from hashlib import md5
 from inspect import signature
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,13 +18,15 @@ from unittest.mock import patch
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import ENDED, Disposition, JournalUpdate, RecordState, StateBatch
+from sharebroker_server.catalog.machine import CreateTopic
 from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.topics import topic_id_text
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.coordinator_runtime.pending import PendingRecords, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.group_coordinator.service import lag
+from sharebroker_server.group_coordinator.service import catalog, lag
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.record_log import copies, lifecycle
 from sharebroker_server.record_log.core import addressed, transactions
@@ -446,6 +449,10 @@ def letters_before_the_state(
 _requested_letters = archiving.requested_letters
 
 
+def with_id_of_its_name(name: str, _: str, *rest: Any) -> CreateTopic:
+    return CreateTopic(name, topic_id_text(md5(name.encode()).digest()), *rest)
+
+
 def never_paused(config: GroupConfig, broker: BrokerConfig, share_version: int) -> SharePartitionSettings:
     return replace(share_partition_settings(config, broker, share_version), paused=False)
 
@@ -696,6 +703,11 @@ MUTANTS: Final = (
         "the journal has only its newest entry, and counts no others",
         lambda: [_on(Journal, "apply", forgetful_journal)],
         (Invariant.LISTED_ONCE,),
+    ),
+    Mutant(
+        "a topic that is created again keeps its id",
+        lambda: [patch.object(catalog, "CreateTopic", with_id_of_its_name)],
+        (Invariant.RECREATED,),
     ),
     Mutant(
         "members of a paused group receive records",

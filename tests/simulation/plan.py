@@ -169,8 +169,9 @@ class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
     that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, t0 an
     administrator who retries failed records, d0 one who redrives dead letters, b0 one who resumes groups that
-    their circuit breakers paused, j0 a member with durable locks, queue the dead letter topic, x0 … traps,
-    grow, split, change, searching, lost, twice, slow, command. Without `split` every process has every role.
+    their circuit breakers paused, n0 one who creates a topic again, j0 a member with durable locks, queue
+    the dead letter topic, x0 … traps, grow, split, change, searching, lost, twice, slow, command. Without
+    `split` every process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -201,6 +202,7 @@ class Plan:
     retrying: tuple[str, ...] = ()
     redriving: tuple[str, ...] = ()
     breaking: tuple[str, ...] = ()
+    recreating: tuple[str, ...] = ()
     queue: Queue | None = None
     traps: dict[str, Trap] = field(default_factory=dict)
 
@@ -234,6 +236,7 @@ class Plan:
             *self.retrying,
             *self.redriving,
             *self.breaking,
+            *self.recreating,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -254,6 +257,7 @@ class Plan:
             retrying=tuple(name for name in self.retrying if name not in parts),
             redriving=tuple(name for name in self.redriving if not {name, "queue"} & {*parts}),
             breaking=tuple(name for name in self.breaking if name not in parts),
+            recreating=tuple(name for name in self.recreating if name not in parts),
             queue=None if "queue" in parts else self.queue,
             traps={name: trap for name, trap in self.traps.items() if name not in parts},
             grow=None if "grow" in parts else self.grow,

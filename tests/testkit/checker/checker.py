@@ -135,6 +135,16 @@ class Checker:
         if record not in self._written:
             broken(Invariant.NEVER_LOST, f"{record} is confirmed and was never written")
 
+    def _on_returned(self, event: e.Returned) -> None:
+        if event.value != event.written:
+            broken(
+                Invariant.RECREATED, f"{event.share} {event.offset} is {event.value!r}, not {event.written!r}"
+            )
+
+    def _on_undelivered(self, event: e.Undelivered) -> None:
+        if event.offsets:
+            broken(Invariant.RECREATED, f"{event.topic} {event.offsets} were not delivered")
+
     def _on_paused(self, event: e.Paused) -> None:
         self._paused.add(event.group)
 
@@ -291,6 +301,8 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Retried: Checker._on_retried,
     e.DeadLetter: Checker._on_dead_letter,
     e.Confirmed: Checker._on_confirmed,
+    e.Returned: Checker._on_returned,
+    e.Undelivered: Checker._on_undelivered,
     e.Paused: Checker._on_paused,
     e.Resumed: Checker._on_resumed,
     e.Breaker: Checker._on_breaker,

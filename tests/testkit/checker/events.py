@@ -197,6 +197,27 @@ class Requested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Returned(Event):
+    """A member received a record of a topic that is created again; `written` is what that topic has there.
+
+    The share names the topic by its id.
+    """
+
+    share: Share
+    offset: int
+    value: str
+    written: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered(Event):
+    """The offsets of a topic that was created again, in which no member received a record."""
+
+    topic: str
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Paused(Event):
     """All leaders know that a group is paused, and no earlier delivery is on its way."""
 

@@ -136,7 +136,8 @@ class ShareModel:
             history.free_since = max(history.free_since, response.deadline)
         if request.verdict is Verdict.REJECT:
             self.letters.rejected(request.offset)
-        if request.verdict.final and self.stored.known and not self.stored.ended(request.offset):
+        durable = self.stored.being_moved or self.stored.ended(request.offset)
+        if request.verdict.final and self.stored.known and not durable:
             broken(Invariant.DURABLE_BEFORE_ANSWERED, f"{name} is not durable")
 
     def held(self, event: Held) -> None:

@@ -44,10 +44,12 @@ from tests.testkit.checker.events import (
     Reset,
     Resumed,
     Retried,
+    Returned,
     Run,
     Share,
     StateRead,
     Stored,
+    Undelivered,
     Verdict,
     WriteBegan,
     WriteEnded,
@@ -145,6 +147,14 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a delayed record is delivered before its time": (
         Invariant.NOT_EARLY,
         [whole(start=0), change(Run(0, 0, AVAILABLE, 1, 9.0)), delivered(1, at=8.4, count=2)],
+    ),
+    "a record of a deleted topic is delivered for another": (
+        Invariant.RECREATED,
+        [Returned(0.0, SHARE, 0, "a", "b")],
+    ),
+    "a record of a topic that was created again is not delivered": (
+        Invariant.RECREATED,
+        [Undelivered(0.0, "orders", (0,))],
     ),
     "a paused group receives a record": (Invariant.PAUSED, [Paused(0.0, "g"), delivered(1)]),
     "a group is not paused although its records fail": (
@@ -610,6 +620,18 @@ SOUND_WITH_LETTERS: dict[str, Sequence[Event]] = {
 }
 
 SOUND: dict[str, Sequence[Event]] = {
+    "the records of a topic that was created again are delivered": [
+        Returned(0.0, SHARE, 0, "a", "a"),
+        Undelivered(0.0, "orders", ()),
+    ],
+    "an acceptance is confirmed after its topic was deleted": [
+        whole(start=0),
+        delivered(1),
+        requested(Verdict.ACCEPT, 1),
+        Reset(2.5, SHARE),
+        Forgotten(2.6, SHARE),
+        applied(),
+    ],
     "a group is paused, resumed, and receives records": [
         Breaker(0.0, "g", paused=True, expected=True),
         Paused(0.0, "g"),
