@@ -87,7 +87,8 @@ class LoadedState:
     """The stored state, with the start offset resolved (never -1).
 
     `clock_offset_ms`: stored times minus times of this process, whose clock may differ from that of Redis.
-    `kept_since`: the state epoch since which initialisations have kept the state; 0: `state_epoch`.
+    `kept_since`: the state epoch since which initialisations have kept the state; 0: `state_epoch`. A start
+    offset that is not stored, because it was resolved, is written at once.
     """
 
     state_epoch: int
@@ -96,6 +97,7 @@ class LoadedState:
     batches: tuple[StateBatch, ...] = ()
     clock_offset_ms: float = 0.0
     kept_since: int = 0
+    start_stored: bool = True
 
     @property
     def loaded_under(self) -> tuple[int, int]:

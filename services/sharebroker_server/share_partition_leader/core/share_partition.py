@@ -123,7 +123,7 @@ class SharePartition:
         self.loaded_state = replace(loaded, batches=())  # the runs have replaced them
         self._locks = Locks(self.in_flight, tokens or tokens_of(loaded.leader_epoch))
         self._writes = WriteQueue()
-        self._sent_start = self._persisted_start = loaded.start_offset
+        self._sent_start = self._persisted_start = loaded.start_offset if loaded.start_stored else -1
         self._abandoned = False
 
     def handle(self, event: events.Event, now: float) -> Effects:

@@ -43,6 +43,8 @@ async def load_state(
 ) -> LoadedState:
     """Reads the state, and resolves `share.auto.offset.reset` if no start offset is set.
 
+    The start offset is then to be stored, unless it is the earliest: resolved again, it would be another one.
+
     Raises NoStateError with LEADER_NOT_AVAILABLE if the state is not initialised yet; other KafkaErrors:
     OFFSET_NOT_AVAILABLE if all records are older than `by_duration`, and the persister's errors.
     """
@@ -50,8 +52,9 @@ async def load_state(
         state = await persister.read(share_key(group_id, log), log.epoch)
     except KafkaError as error:
         raise translated(error, ErrorCode.LEADER_NOT_AVAILABLE) from error
-    start = state.start_offset
+    start, stored = state.start_offset, True
     if start < 0:
+        stored = config.offset_reset.strategy == "earliest"
         start = await _reset(log, config)
         if config.offset_reset.strategy == "latest" and start > log.log_start_offset:
             _log.info(
@@ -61,7 +64,14 @@ async def load_state(
                 offset=start,
                 records=start - log.log_start_offset,
             )
-    return LoadedState(state.state_epoch, log.epoch, start, state.batches, kept_since=state.kept_since)
+    return LoadedState(
+        state.state_epoch,
+        log.epoch,
+        start,
+        state.batches,
+        kept_since=state.kept_since,
+        start_stored=stored,
+    )
 
 
 async def is_changed(persister: Persister, key: SharePartitionKey, loaded_under: tuple[int, int]) -> bool:

@@ -461,6 +461,36 @@ async def test_unset_start_offset_follows_the_reset_policy(harness: Harness, res
     assert (await harness.share_partition(group="new")).core.start_offset == start
 
 
+@pytest.mark.parametrize("reset", ["latest", "by_duration:PT1H"])
+async def test_resolved_start_offset_is_stored_before_the_first_acknowledgement(
+    harness: Harness, reset: str
+) -> None:
+    ms = round(now() * 1000)
+    await harness.publish_bytes(batch(3, time=ms - 2 * 3_600_000))
+    await harness.publish_bytes(batch(1, time=ms))
+    await harness.configure("share.auto.offset.reset", reset, group="new")
+    await harness.initialize(group="new", start=-1)
+    loaded = await harness.share_partition(group="new")
+    start = loaded.core.start_offset
+
+    async def stored() -> bool:
+        return await harness.start_offset(group="new") == start
+
+    await eventually(stored)
+    loaded.retire()
+    await harness.publish(2)
+    await harness.configure("share.auto.offset.reset", "latest", group="new")
+    assert (await harness.share_partition(group="new")).core.start_offset == start
+
+
+async def test_earliest_start_offset_is_not_stored_before_a_write(harness: Harness) -> None:
+    await harness.publish(3)
+    await harness.configure("share.auto.offset.reset", "earliest", group="new")
+    await harness.initialize(group="new", start=-1)
+    assert not (await harness.share_partition(group="new")).core.writing
+    assert await harness.start_offset(group="new") == -1
+
+
 @pytest.mark.parametrize(
     ("reset", "published", "logged"),
     [("latest", 3, True), ("latest", 0, False), ("earliest", 3, False), ("by_duration:P30D", 3, False)],
