@@ -58,4 +58,9 @@ def _kinds(records: Iterable[ArchiveRecord]) -> Iterator[tuple[str, ArchiveRecor
 
 def _fields(kind: str, record: ArchiveRecord) -> dict[str, Any]:
     message, codec = _KINDS[kind]
-    return MessageToDict(message.FromString(codec.encode(record)), preserving_proto_field_name=True)
+    stored = message.FromString(codec.encode(record))
+    if kind == "share_state":
+        # Columns are read from bytes that contain zeros, and JSON does not.
+        stored.checkpoint.ClearField("columns")
+        stored.checkpoint.ClearField("noted")
+    return MessageToDict(stored, preserving_proto_field_name=True)

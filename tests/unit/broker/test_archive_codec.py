@@ -23,7 +23,13 @@ JOURNAL = JournalUpdate((FailedRecords(1, 2, 3, 4, 5, "m", "r"),), 100, 6, compl
 NOTED = state()._replace(
     state_batches=(StateBatch(5, 5, 0, 1, LOCK), StateBatch(6, 8, 3, 2, FAILURE)), failed=JOURNAL
 )
-MANY = state()._replace(state_batches=tuple(StateBatch(10 + 2 * n, 10 + 2 * n, 2, 1) for n in range(300)))
+MANY = state()._replace(
+    start_offset=0,
+    state_batches=tuple(
+        StateBatch(2 * n, 2 * n, 2 * (n % 3), n % 2, LOCK if n % 6 == 0 else None) for n in range(300)
+    ),
+)
+"""A state whose stored form has zeros, which is read by columns."""
 RECORDS: list[ArchiveRecord] = [*TOPICS, SETTING, *share_group(), committed(), NOTED, MANY]  # type: ignore[list-item]
 
 
