@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http wheels release openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http wheels release openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -115,6 +115,12 @@ bench-dead-letters: $(READY) ## a minute of 20,000 rejected records a second, an
 
 bench-restart: $(READY) ## seconds until 1 GB is served after a kill (two minutes; BENCH='--gigabytes 2 --record 100 --batch 10')
 	@$(BIN)/python -m tests.perf.restart $(BENCH)
+
+bench-backup: $(READY) ## seconds of a backup of 1 GB, and the longest pause of clients meanwhile (two minutes; BENCH='--gigabytes 0.1')
+	@$(BIN)/python -m tests.perf.backup $(BENCH)
+
+bench-export: $(READY) ## export 1 M records and 20 groups in mid-work, import them elsewhere, finish the work (three minutes; BENCH='--records 50000')
+	@$(BIN)/python -m tests.perf.export $(BENCH)
 
 measure: $(READY) ## product size and the path of a request (half a minute; BEFORE=DIR: beside that checkout)
 	@$(BIN)/python -m tests.perf.size $(if $(BEFORE),before=$(BEFORE) after=.,.)
