@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import json
 import subprocess
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.broker.commands.export import EXAMPLES
 from tests.durability.append_only import embedded
 from tests.integration.broker.commands.commands import MAIN, command
-from tests.support.client import RELEASE, Client, connected
+from tests.support.client import REJECT, RELEASE, Client, connected
 from tests.testkit.brokers import Cluster, Serve, one_process
 from tests.testkit.servers import binaries, running
 from tests.testkit.waiting import eventually
@@ -42,11 +44,19 @@ class Work:
         accepted = held[1::2]
         assert set(await client.acknowledge(self.group_id, "early", accepted)) == {0}
         assert set(await client.acknowledge(self.group_id, "early", held[:1], RELEASE)) == {0}
+        assert set(await client.acknowledge(self.group_id, "early", held[2:3], REJECT)) == {0}
         self.accepted = [record.text for record in accepted]
+
+    async def failed(self, client: Client) -> list[tuple[int, int, int]]:
+        """Returns first and last offset and delivery count of the failed records."""
+        request = admin.ListFailedRecordsRequest(group_id=self.group_id, topic=self.topic)
+        response = await client.admin.ListFailedRecords(request, timeout=30.0)
+        return [(each.first_offset, each.last_offset, each.delivery_count) for each in response.entries]
 
     async def finish(self, client: Client) -> None:
         """Does the rest of the work: all other records arrive, once."""
-        left = sorted({*self.texts} - {*self.accepted})
+        left = sorted({*self.texts} - {*self.accepted, "2"})
+        assert await self.failed(client) == [(2, 2, 1)]
         found: dict[str, int] = {}
 
         async def complete() -> bool:
@@ -139,3 +149,50 @@ async def test_a_killed_export_continues_and_the_server_is_unaffected(tmp_path: 
             again = await command(*words)
     assert again.returncode == 1
     assert "contains a complete archive" in again.stderr
+
+
+async def test_an_export_beside_busy_clients_repeats_and_skips_no_record(tmp_path: Path) -> None:
+    """Records are published and accepted during the export. No acceptance before it is lost."""
+    accepted: set[str] = set()
+    with one_process() as cluster:
+        async with connected(cluster.address) as client:
+            topic, _ = await client.create(2)
+            group_id = await client.group()
+
+            async def publish() -> None:
+                for number in count():
+                    texts = [f"{number}-{index}" for index in range(20)]
+                    await client.publish(topic, texts, partition=number % 2)
+
+            async def work(member: str) -> None:
+                while True:
+                    records = (await client.acquire(group_id, topic, 15, member=member)).records
+                    if set(await client.acknowledge(group_id, member, records)) == {0}:
+                        accepted.update(record.text for record in records)
+
+            tasks = [asyncio.create_task(each) for each in (publish(), work("a"), work("b"))]
+            await eventually(lambda: len(accepted) > 500)
+            before = set(accepted)
+            done = await command("export", str(tmp_path / "archive"), "--data", data_of(cluster))
+            assert done.returncode == 0, done.stderr
+            during = accepted - before
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    assert during, "the clients worked during the export"
+    done = await command("import", str(tmp_path / "archive"), "--data", str(tmp_path / "new"), "--json")
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)["records"]
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "new")])
+    serve.start()
+    try:
+        async with connected(serve.address) as client:
+            found: list[str] = []
+            while batch := (await client.acquire(group_id, topic, 500, member="late", wait=2.0)).records:
+                found += [record.text for record in batch]
+                assert set(await client.acknowledge(group_id, "late", batch)) == {0}
+    finally:
+        serve.stop()
+    assert len(found) == len({*found})
+    assert not before & {*found}, "an accepted record came again"
+    assert len({*found} | accepted) >= records, "a record was skipped"
