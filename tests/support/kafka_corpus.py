@@ -116,7 +116,7 @@ def _software(frames: Iterable[bytes]) -> str:
     """Returns the software name in the client's ApiVersions request."""
     for frame in frames:
         header = read_header(frame)
-        if header.api_key == API_VERSIONS and 3 <= header.version <= 4:
+        if header.api_key == API_VERSIONS and 3 <= header.version <= 5:
             request: Any = read_request(frame, header, codec_of(API_VERSIONS, header.version))
             return f"{request.client_software_name}-{request.client_software_version}"
     return _UNKNOWN

@@ -128,6 +128,7 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_NOT_FOUND = 122, "FAILED_PRECONDITION", False, "The share session does not exist."
     INVALID_SHARE_SESSION_EPOCH = 123, "FAILED_PRECONDITION", False, "The share session epoch is not the expected one."
     FENCED_STATE_EPOCH = 124, "FAILED_PRECONDITION", False, "The state epoch is older than the stored one."
+    REBOOTSTRAP_REQUIRED = 129, "FAILED_PRECONDITION", False, "The client has to start from its bootstrap addresses."
     SHARE_SESSION_LIMIT_REACHED = 133, "RESOURCE_EXHAUSTED", True, "The maximum number of share sessions is open."
     # fmt: on
 

@@ -1,20 +1,20 @@
 """Generates messages.json and messages.pyi.
 
 messages.json has the schemas of Kafka's messages, as the library kio defines them, in one table for all
-versions. messages.pyi declares the classes that `schema` makes from the table, for type
-checkers. `python -m sharebroker_server.kafka_wire.generate` writes both; `--check` fails if one of
-them is not current.
+versions. `NEWER` adds versions that kio does not have yet. messages.pyi declares the classes that `schema`
+makes from the table, for type checkers. `python -m sharebroker_server.kafka_wire.generate` writes both;
+`--check` fails if one of them is not current.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 import orjson
 from kio.index import load_request_schema, load_response_schema
@@ -58,9 +58,52 @@ from sharebroker_server.kafka_wire.schema import Message
 Json = dict[str, Any]
 
 
+class Newer(NamedTuple):
+    """A version of an API that follows the last one of kio.
+
+    `added` are its new fields by the path of the field before them. `removed` are the paths of the fields
+    that it no longer has. A path begins with "request" or "response".
+    """
+
+    version: int
+    added: Mapping[str, tuple[Json, ...]]
+    removed: frozenset[str] = frozenset()
+
+
+_TOPIC_ID: Final = ({"name": "topic_id", "type": "uuid"},)
+
+NEWER: Final = {
+    18: Newer(
+        5,
+        {
+            "request.client_software_version": (
+                {"name": "cluster_id", "type": "string", "nullable": True, "default": None},
+                {"name": "node_id", "type": "int32", "default": -1},
+            )
+        },
+    ),
+    28: Newer(
+        6,
+        {"request.topics.name": _TOPIC_ID, "response.topics.name": _TOPIC_ID},
+        frozenset({"request.topics.name", "response.topics.name"}),
+    ),
+    42: Newer(
+        3,
+        {
+            "response.results.error_code": (
+                {"name": "error_message", "type": "string", "nullable": True, "default": None},
+            )
+        },
+    ),
+}
+"""Versions of Kafka 4.4, by API key. Source: the JSON definitions of messages in kafka-clients 4.4.0."""
+
+
 def main() -> int:
     """Writes the table and the stub, or checks that they are current."""
     apis = {key: _api(key) for key in APIS}
+    for key in apis.keys() & NEWER.keys():
+        add_newer(apis[key], NEWER[key])
     current = True
     for path, content in ((TABLE, _table(apis)), (STUB, _stub(apis))):
         if "--check" not in sys.argv:
@@ -130,6 +173,36 @@ def _api(key: int) -> Json:
         "request": _struct(requests),
         "response": _struct(responses),
     }
+
+
+def add_newer(api: Json, newer: Newer) -> None:
+    """Adds a version to an API. Raises ValueError unless it follows the last one."""
+    if api["versions"][1] != newer.version - 1:
+        raise ValueError(f"{api['name']} has versions to {api['versions'][1]}, before {newer.version}")
+    for part in ("request", "response"):
+        _add_newer(api[part], part, newer)
+    api["versions"][1] = newer.version
+
+
+def _add_newer(struct: Json, path: str, newer: Newer) -> None:
+    merged: list[Json] = []
+    for field in struct["fields"]:
+        at = f"{path}.{field['name']}"
+        if at not in newer.removed:
+            for versions in (field["versions"], field.get("nullable", [])):
+                if versions[1:] == [newer.version - 1]:
+                    versions[1] = newer.version
+        if "struct" in field:
+            _add_newer(field["struct"], at, newer)
+        merged += [field, *(_new_field(added, newer.version) for added in newer.added.get(at, ()))]
+    struct["fields"] = merged
+
+
+def _new_field(added: Json, version: int) -> Json:
+    field = {"name": added["name"], "type": added["type"], "versions": [version, version]}
+    if added.get("nullable"):
+        field["nullable"] = [version, version]
+    return field | {key: added[key] for key in ("default",) if key in added}
 
 
 def _struct(classes: dict[int, Any]) -> Json:

@@ -20,8 +20,11 @@ from tests.testkit.waiting import eventually
 ADD, COMMIT, FETCH, DESCRIBE, DELETE_GROUPS, LIST = 25, 28, 9, 65, 42, 16
 FINE = ErrorCode.NONE
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
-EXPLICIT, IMPLICIT = 4, 5
-"""Versions of TxnOffsetCommit: the group is added to the transaction before, or by its offsets."""
+EXPLICIT, IMPLICIT, BY_ID = 4, 5, 6
+"""Versions of TxnOffsetCommit: the group is added to the transaction before, or by its offsets; topics have
+ids."""
+
+UNKNOWN_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 async def add(one: Writer, group: str, version: int = 4) -> ErrorCode:
@@ -37,7 +40,11 @@ async def commit(
 ) -> ErrorCode:
     asked = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "why"}
     row = part(COMMIT, "TxnOffsetCommitRequestPartition", **asked)
-    topics = [part(COMMIT, "TxnOffsetCommitRequestTopic", name=topic or one.topic, partitions=[row])]
+    if version >= BY_ID:
+        named = {"topic_id": one.topic_id if topic is None else UNKNOWN_ID}
+    else:
+        named = {"name": topic or one.topic}
+    topics = [part(COMMIT, "TxnOffsetCommitRequestTopic", partitions=[row], **named)]
     number, epoch = one.producer
     response = await one.kafka.ask(
         COMMIT,
@@ -93,7 +100,7 @@ async def test_add_offsets_in_every_version(harness: Harness, kafka: KafkaClient
     await settled(one, group, 7)
 
 
-@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("version", range(7))
 async def test_commit_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
@@ -102,7 +109,8 @@ async def test_commit_in_every_version(harness: Harness, kafka: KafkaClient, ver
         assert await commit(one, group, 7, version) is before
         assert await add(one, group) is FINE
     assert await commit(one, group, 7, version) is FINE
-    assert await commit(one, group, 7, version, topic="nothing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await commit(one, group, 7, version, topic="nothing") is unknown
     assert await fetch(one, group) == [(UNSTABLE, -1)]
     assert await one.end(commit=True, version=5 if version >= IMPLICIT else 3) is FINE
     await settled(one, group, 7)

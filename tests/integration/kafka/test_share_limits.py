@@ -42,7 +42,7 @@ async def off(without_share: Cluster) -> AsyncIterator[KafkaClient]:
 # Disabled
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_share_api_keys_are_not_advertised(off: KafkaClient, version: int) -> None:
     software = {"client_software_name": "test", "client_software_version": "1"} if version >= 3 else {}
     response = await off.ask(18, version, **software)

@@ -18,12 +18,13 @@ from kio.serial import entity_writer
 
 from sharebroker_server.kafka_wire.decoder import read_in_portions, read_message
 from sharebroker_server.kafka_wire.frames import codec_of, response_frame, response_in_portions
-from sharebroker_server.kafka_wire.generate import APIS
+from sharebroker_server.kafka_wire.generate import APIS, NEWER
 from sharebroker_server.kafka_wire.schema import api_schema, id_bytes
 from tests.support.examples import scaled
 from tests.support.kafka_frames import response_reader, result_of
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
+NOT_IN_KIO = {(key, newer.version) for key, newer in NEWER.items()}
 OLDEST_AND_NEWEST = {(key, version) for key in APIS for version in api_schema(key).versions}
 each_version = pytest.mark.parametrize(
     ("key", "version"),
@@ -49,9 +50,9 @@ def test_requests_and_responses_equal_kios(key: int, version: int, data: st.Data
         message = data.draw(messages)
         written = bytearray()
         write(written, message)
-        kind = load(key, version)
-        theirs = _as_kio(message, kind)
-        assert bytes(written) == _written_by_kio(theirs)
+        if (key, version) not in NOT_IN_KIO:
+            theirs = _as_kio(message, load(key, version))
+            assert bytes(written) == _written_by_kio(theirs)
         assert read_message(read, bytes(written), 0) == message
 
 
@@ -72,7 +73,7 @@ def test_portions_make_the_same_message_and_the_same_bytes(
 
 @pytest.mark.slow  # it imports every message of kio
 def test_table_has_kios_versions() -> None:
-    for key, version in VERSIONS:
+    for key, version in (of for of in VERSIONS if of not in NOT_IN_KIO):
         kind = load_request_schema(key, version)
         assert kind.__flexible__ == codec_of(key, version).flexible
         assert kind.__name__ == f"{api_schema(key).name}Request"

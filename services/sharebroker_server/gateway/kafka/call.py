@@ -357,7 +357,7 @@ class Refusal(Generic[A]):
         return self._echo.get(f"{path}{member.name}", member.name if copied else None)
 
 
-_PRODUCE, _FETCH, _DELETE_TOPICS, _INIT_PRODUCER_ID = 0, 1, 20, 22
+_PRODUCE, _FETCH, _OFFSET_COMMIT, _DELETE_TOPICS, _INIT_PRODUCER_ID = 0, 1, 8, 20, 22
 _ADD_PARTITIONS_TO_TXN, _ADD_OFFSETS_TO_TXN, _END_TXN, _TXN_OFFSET_COMMIT = 24, 25, 26, 28
 _SHARE_GROUP_HEARTBEAT = 76
 _NO_VERSION: Final = 1 << 15
@@ -368,11 +368,15 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     # librdkafka fails the records of an error that it does not expect, and takes a new epoch after it.
     (_PRODUCE, ErrorCode.THROTTLING_QUOTA_EXCEEDED): (_NO_VERSION, ErrorCode.KAFKA_STORAGE_ERROR),
     (_FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    # A consumer joins again after ILLEGAL_GENERATION; GROUP_ID_NOT_FOUND ends it. Kafka has that code from
+    # version 9 on, but keeps a group whose members left. Here a group without offsets ends with its members.
+    (_OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (_NO_VERSION, ErrorCode.ILLEGAL_GENERATION),
     (_DELETE_TOPICS, ErrorCode.TOPIC_DELETION_DISABLED): (3, ErrorCode.INVALID_REQUEST),
     (_INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
     (_ADD_PARTITIONS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     (_ADD_OFFSETS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     (_TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (_TXN_OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): (6, ErrorCode.ILLEGAL_GENERATION),
     (_TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
     # Ends a Java consumer. Source: GroupCoordinatorService.handleOperationException.

@@ -193,6 +193,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The share session epoch is not the expected one."""
     ERROR_CODE_FENCED_STATE_EPOCH: _ErrorCode.ValueType  # 124
     """The state epoch is older than the stored one."""
+    ERROR_CODE_REBOOTSTRAP_REQUIRED: _ErrorCode.ValueType  # 129
+    """The client has to start from its bootstrap addresses."""
     ERROR_CODE_SHARE_SESSION_LIMIT_REACHED: _ErrorCode.ValueType  # 133
     """The maximum number of share sessions is open."""
 
@@ -373,6 +375,8 @@ ERROR_CODE_INVALID_SHARE_SESSION_EPOCH: ErrorCode.ValueType  # 123
 """The share session epoch is not the expected one."""
 ERROR_CODE_FENCED_STATE_EPOCH: ErrorCode.ValueType  # 124
 """The state epoch is older than the stored one."""
+ERROR_CODE_REBOOTSTRAP_REQUIRED: ErrorCode.ValueType  # 129
+"""The client has to start from its bootstrap addresses."""
 ERROR_CODE_SHARE_SESSION_LIMIT_REACHED: ErrorCode.ValueType  # 133
 """The maximum number of share sessions is open."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015

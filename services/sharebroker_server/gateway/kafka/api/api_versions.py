@@ -8,6 +8,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.features import SUPPORTED
+from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -22,7 +23,10 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 async def handle(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """Stores the client's software name, and returns the served APIs and the finalized features."""
+    """Stores the client's software name, and returns the served APIs and the finalized features.
+
+    Raises INVALID_REQUEST, REBOOTSTRAP_REQUIRED.
+    """
     if call.version >= 3:
         name, number = call.request.client_software_name, call.request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(number):
@@ -30,8 +34,19 @@ async def handle(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
                 ErrorCode.INVALID_REQUEST, "The name or the version of the client software is invalid."
             )
         call.client.software = f"{name} {number}"
+    if call.request.cluster_id is not None:
+        await _check_node(call, call.request.cluster_id, call.request.node_id)
     catalog = call.gateway.catalog
     return supported(_listed(call), catalog.features, call.version, epoch=catalog.catalog.features_epoch)
+
+
+async def _check_node(call: Call, cluster: str, node_id: int) -> None:
+    """Raises REBOOTSTRAP_REQUIRED if the client expects another cluster or node at this address (KIP-1242).
+
+    The address of a broker may have passed to another one since the client received it.
+    """
+    if (cluster, node_id) != (await cluster_id(call.gateway, call.deadline()), call.view.local_id):
+        raise KafkaError(ErrorCode.REBOOTSTRAP_REQUIRED)
 
 
 def _listed(call: Call) -> list[Api]:
@@ -85,4 +100,4 @@ def first_listed(api: Api) -> int:
     return 0 if api.key == _PRODUCE else api.versions[0]
 
 
-API = Api(18, (0, 4), handle, Refusal(ApiVersionsResponse))
+API = Api(18, (0, 5), handle, Refusal(ApiVersionsResponse))

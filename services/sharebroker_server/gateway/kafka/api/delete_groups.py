@@ -31,4 +31,4 @@ async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
 
 
 _refuse = Refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
-API = Api(42, (0, 2), handle, _refuse)
+API = Api(42, (0, 3), handle, _refuse)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
 from sharebroker_server.gateway.kafka.topics import by_topic
@@ -24,8 +25,10 @@ async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
     async def send() -> pb.OffsetCommitResponse:
         return await call_coordinator(call, lambda stub: stub.OffsetCommit, request, deadline=deadline)
 
-    codes = await commit_offsets(call, request, send)
-    results = (_Partition(partition_index=index, error_code=code) for index, code in codes)
+    results = (
+        _Partition(partition_index=index, error_code=for_version(API.key, call.version, ErrorCode(code)))
+        for index, code in await commit_offsets(call, request, send)
+    )
     return OffsetCommitResponse(topics=await by_topic(call, results, _Topic))
 
 

@@ -46,4 +46,4 @@ async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
 
 
 _refuse = Refusal(TxnOffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})
-API = Api(28, (0, 5), handle, _refuse)
+API = Api(28, (0, 6), handle, _refuse)

@@ -318,10 +318,11 @@ class ConsumerGroups:
     def _check_no_member(self, identity: c.MemberIdentity) -> None:
         """A group without members accepts offsets of clients that are no members.
 
-        Raises ILLEGAL_GENERATION.
+        Raises GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID.
         """
         if identity.generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {identity.group_id} has no generation.")
+            self._check_exists(identity.group_id)
+            raise validation.unknown_member(identity.group_id, identity.member_id)
         self._check_group_count(identity.group_id)
 
     def _check_exists(self, group_id: str) -> None:

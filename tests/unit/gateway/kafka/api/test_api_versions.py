@@ -19,7 +19,7 @@ def listed(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
 
 async def test_all_apis_are_listed_and_produce_from_version_0(harness: Harness) -> None:
     expected = {key: api.versions for key, api in APIS.items()} | {0: (0, APIS[0].versions[1])}
-    for version in range(5):
+    for version in range(6):
         response = await harness.call(version, JAVA, ApiVersionsResponse)
         assert (response.error_code, listed(response)) == (ErrorCode.NONE, expected)
     assert harness.client.software == "apache-kafka-java 4.1.0"
@@ -53,3 +53,24 @@ async def test_an_invalid_software_name_is_rejected(harness: Harness, name: str,
     request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
     response = await harness.call(3, request, ApiVersionsResponse)
     assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        (None, 7, ErrorCode.NONE),
+        ("the cluster", 1, ErrorCode.NONE),
+        ("the cluster", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("the cluster", -1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ],
+)
+async def test_a_client_that_expects_another_broker_starts_again(
+    harness: Harness, cluster: str | None, node_id: int, code: ErrorCode
+) -> None:
+    request = ApiVersionsRequest(
+        client_software_name="a", client_software_version="1", cluster_id=cluster, node_id=node_id
+    )
+    response = await harness.call(5, request, ApiVersionsResponse)
+    assert (response.error_code, bool(response.api_keys)) == (code, code is ErrorCode.NONE)

@@ -15,7 +15,8 @@ def reply(request: pb.DeleteGroupsRequest) -> pb.DeleteGroupsResponse:
     response = pb.DeleteGroupsResponse()
     for group_id in request.group_ids:
         error = ErrorCode.NON_EMPTY_GROUP if group_id == "busy" else ErrorCode.NONE
-        response.results.add(group_id=group_id, error_code=wire(error))
+        message = "It has members." if error else ""
+        response.results.add(group_id=group_id, error_code=wire(error), error_message=message)
     return response
 
 
@@ -26,7 +27,7 @@ def describe(request: pb.ShareGroupDescribeRequest) -> pb.ShareGroupDescribeResp
     return response
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
 async def test_each_group_has_its_own_result(harness: Harness, version: int) -> None:
     harness.services.reply("ShareGroupDescribe", describe)
     harness.services.reply("DeleteGroups", reply)
@@ -36,6 +37,8 @@ async def test_each_group_has_its_own_result(harness: Harness, version: int) -> 
         ("idle", ErrorCode.NONE),
         ("busy", ErrorCode.NON_EMPTY_GROUP),
     ]
+    messages = [one.error_message for one in response.results]
+    assert messages == ([None, "It has members."] if version >= 3 else [None, None])
 
 
 async def test_groups_of_another_coordinator_are_errors(harness: Harness) -> None:

@@ -60,6 +60,9 @@ async def test_a_failed_request_fails_each_partition(harness: Harness) -> None:
     (topic,) = (await harness.call(9, request(9, 0, 1), OffsetCommitResponse)).topics
     assert topic.name == TOPIC.name
     assert codes(topic.partitions) == dict.fromkeys((0, 1), ErrorCode.ILLEGAL_GENERATION)
+    harness.services.fail("OffsetCommit", ErrorCode.GROUP_ID_NOT_FOUND)
+    (topic,) = (await harness.call(9, request(9, 0), OffsetCommitResponse)).topics
+    assert codes(topic.partitions) == {0: ErrorCode.ILLEGAL_GENERATION}
     harness.lead_elsewhere()
     (topic,) = (await harness.call(10, request(10, 0), OffsetCommitResponse)).topics
     assert topic.topic_id == TOPIC.topic_id

@@ -39,8 +39,11 @@ def test_unknown_group_has_no_members(group: ConsumerHarness, command: object) -
 
 def test_commit_requires_membership(group: ConsumerHarness) -> None:
     ahead = CommitOffsets(MemberIdentity("g", 3, "a"), {AT: Committed(1)})
-    assert group.refuses(ahead).code is ErrorCode.ILLEGAL_GENERATION
+    assert group.refuses(ahead).code is ErrorCode.GROUP_ID_NOT_FOUND
+    group.commit(1)
+    assert group.refuses(ahead).code is ErrorCode.UNKNOWN_MEMBER_ID
     generation = group.stable("a")
+    assert group.refuses(ahead).code is ErrorCode.ILLEGAL_GENERATION
     group.join("", fresh="b")
     group.commit(1, "a", generation)  # before it joins again it commits its position
     group.join("a")

@@ -201,7 +201,7 @@ def test_transactional_commit_requires_membership(group: ConsumerHarness) -> Non
     def refusal(identity: MemberIdentity) -> ErrorCode:
         return group.refuses(CommitInTransaction(identity, P, 0, offsets(1), 5)).code
 
-    assert refusal(MemberIdentity("g", 3, "a")) is ErrorCode.ILLEGAL_GENERATION
+    assert refusal(MemberIdentity("g", 3, "a")) is ErrorCode.GROUP_ID_NOT_FOUND
     assert refusal(MemberIdentity("", -1, "")) is ErrorCode.INVALID_GROUP_ID
     generation = group.stable("a")
     assert refusal(MemberIdentity("g", generation + 1, "a")) is ErrorCode.ILLEGAL_GENERATION
