@@ -605,31 +605,6 @@ class LeaderIdAndEpoch(_message.Message):
 Global___LeaderIdAndEpoch: _TypeAlias = LeaderIdAndEpoch  # noqa: Y015
 
 @_typing.final
-class NodeEndpoint(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NODE_ID_FIELD_NUMBER: _builtins.int
-    HOST_FIELD_NUMBER: _builtins.int
-    PORT_FIELD_NUMBER: _builtins.int
-    node_id: _builtins.int
-    host: _builtins.str
-    port: _builtins.int
-    def __init__(
-        self,
-        *,
-        node_id: _builtins.int = ...,
-        host: _builtins.str = ...,
-        port: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "node_id", b"node_id", "port", b"port"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___NodeEndpoint: _TypeAlias = NodeEndpoint  # noqa: Y015
-
-@_typing.final
 class ShareFetchRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -826,15 +801,12 @@ class ShareFetchResponse(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     ACQUISITION_LOCK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     RESPONSES_FIELD_NUMBER: _builtins.int
-    NODE_ENDPOINTS_FIELD_NUMBER: _builtins.int
     throttle_time_ms: _builtins.int
     error_code: _status_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     acquisition_lock_timeout_ms: _builtins.int
     @_builtins.property
     def responses(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareFetchResponse.ShareFetchableTopicResponse]: ...
-    @_builtins.property
-    def node_endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeEndpoint]: ...
     def __init__(
         self,
         *,
@@ -843,11 +815,10 @@ class ShareFetchResponse(_message.Message):
         error_message: _builtins.str = ...,
         acquisition_lock_timeout_ms: _builtins.int = ...,
         responses: _abc.Iterable[Global___ShareFetchResponse.ShareFetchableTopicResponse] | None = ...,
-        node_endpoints: _abc.Iterable[Global___NodeEndpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_lock_timeout_ms", b"acquisition_lock_timeout_ms", "error_code", b"error_code", "error_message", b"error_message", "node_endpoints", b"node_endpoints", "responses", b"responses", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_lock_timeout_ms", b"acquisition_lock_timeout_ms", "error_code", b"error_code", "error_message", b"error_message", "responses", b"responses", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -984,15 +955,12 @@ class ShareAcknowledgeResponse(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     ACQUISITION_LOCK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     RESPONSES_FIELD_NUMBER: _builtins.int
-    NODE_ENDPOINTS_FIELD_NUMBER: _builtins.int
     throttle_time_ms: _builtins.int
     error_code: _status_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     acquisition_lock_timeout_ms: _builtins.int
     @_builtins.property
     def responses(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse]: ...
-    @_builtins.property
-    def node_endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeEndpoint]: ...
     def __init__(
         self,
         *,
@@ -1001,11 +969,10 @@ class ShareAcknowledgeResponse(_message.Message):
         error_message: _builtins.str = ...,
         acquisition_lock_timeout_ms: _builtins.int = ...,
         responses: _abc.Iterable[Global___ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] | None = ...,
-        node_endpoints: _abc.Iterable[Global___NodeEndpoint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_lock_timeout_ms", b"acquisition_lock_timeout_ms", "error_code", b"error_code", "error_message", b"error_message", "node_endpoints", b"node_endpoints", "responses", b"responses", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_lock_timeout_ms", b"acquisition_lock_timeout_ms", "error_code", b"error_code", "error_message", b"error_message", "responses", b"responses", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
