@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
-from tests.support.kafka_jars import ROOT, SUITE
+from tests.support.kafka_jars import ROOT, SUITE, WIRE
 from tests.support.kafka_tools import java, java_environment
 
 SOURCES: Final = ROOT / "tests" / "compat" / "java"
@@ -46,7 +46,7 @@ class Jvm:
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 java("sharebroker.compat.Worker", tests),
-                env=java_environment(SUITE, [classes]),
+                env=java_environment(SUITE, [classes, WIRE.folder / "*"]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,

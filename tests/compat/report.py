@@ -41,7 +41,7 @@ def show_case(case: Case, console: Console) -> None:
 
 def show(system: str, tests: str, cases: Sequence[Case], console: Console) -> None:
     """Prints the score and the cases that did not pass."""
-    table = Table(title=f"{tests.rpartition('.')[2]} on {system}", show_lines=True)
+    table = Table(title=f"{tests} on {system}", show_lines=True)
     for title in ("Case", "", "Why"):
         table.add_column(title, overflow="fold")
     for case in sorted(cases, key=lambda case: (case.outcome, case.name)):

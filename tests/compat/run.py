@@ -1,12 +1,14 @@
 """`make compat`: Apache Kafka's own tests of the share consumer, unmodified, against Sharebroker.
 
+With `--wire` the tests of share groups on raw sockets run instead.
+
 Each case gets fresh servers with the properties it requires. Several JVMs share the work: cases mostly wait.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -22,9 +24,16 @@ from tests.compat import report
 from tests.compat.jvm import DoesNotCompile, compile_classes
 from tests.compat.worker import Case, MakeCluster, Worker
 from tests.support.kafka_clusters import RealCluster, SharebrokerCluster
-from tests.support.kafka_jars import SERVER, SUITE, is_there
+from tests.support.kafka_jars import SERVER, SUITE, WIRE, is_there
 
 TESTS: Final = "org.apache.kafka.clients.consumer.ShareConsumerTest"
+WIRE_TESTS: Final = (
+    "kafka.server.ShareGroupHeartbeatRequestTest",
+    "kafka.server.ShareGroupHeartbeatRequestTest$WithAssignmentBatchingDisabledTest",
+    "kafka.server.ShareGroupDescribeRequestTest",
+)
+"""Tests with raw sockets; the second one inherits the methods of the first."""
+
 TRIES: Final = 2
 """As in Kafka's own builds: some cases depend on the machine's speed, on a real Kafka as well."""
 
@@ -69,9 +78,16 @@ def _parts(methods: Sequence[str], only: str | None) -> tuple[list[str], list[Ca
     return [method for method in selected if method not in EXCLUDED], excluded
 
 
-def _workers(tests: str, make: MakeCluster, forks: int, folder: Path) -> Iterator[Worker]:
+def _short(tests: str) -> str:
+    return tests.rpartition(".")[2].rpartition("$")[2]
+
+
+def _workers(
+    tests: str, make: MakeCluster, forks: int, folder: Path, defaults: Mapping[str, str]
+) -> Iterator[Worker]:
     for number in range(forks):
-        yield Worker(tests, make, folder / "classes", folder / f"fork-{number + 1}")
+        output = folder / _short(tests) / f"fork-{number + 1}"
+        yield Worker(tests, make, folder / "classes", output, defaults)
 
 
 def main(
@@ -82,13 +98,19 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result there, too.")] = None,
     output: Annotated[Path | None, typer.Option(help="Keep the output of servers and tests there.")] = None,
     tests: Annotated[str, typer.Option("--class", help="The test class.")] = TESTS,
+    wire: Annotated[bool, typer.Option("--wire", help="The tests of share groups on raw sockets.")] = False,
+    properties: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE for servers whose test does not set KEY.")
+    ] = None,
 ) -> None:
     """Runs Kafka's tests; exit code 1 if one fails."""
     console = Console()
-    if not (is_there(SUITE) and is_there(SERVER)):
+    if not all(map(is_there, (SUITE, SERVER, WIRE))):
         console.print("Kafka's jars are missing: make kafka")
         raise typer.Exit(2)
     system, make = ("Kafka 4.3.1", RealCluster) if real else ("Sharebroker", SharebrokerCluster)
+    defaults = dict(setting.split("=", 1) for setting in properties or ())
+    classes = WIRE_TESTS if wire else (tests,)
     with ExitStack() as stack:
         folder = output or Path(stack.enter_context(TemporaryDirectory(prefix="sharebroker-compat-")))
         try:
@@ -96,12 +118,19 @@ def main(
         except DoesNotCompile as error:
             console.print(str(error))
             raise typer.Exit(2) from None
-        workers = [stack.enter_context(closing(w)) for w in _workers(tests, make, forks, folder)]
-        methods, cases = _parts(workers[0].methods(), only)
-        cases += Run(workers, limit, console).cases(methods)
-    report.show(system, tests, cases, console)
+        cases: list[Case] = []
+        for name in classes:
+            with ExitStack() as running:
+                workers = [
+                    running.enter_context(closing(worker))
+                    for worker in _workers(name, make, forks, folder, defaults)
+                ]
+                methods, excluded = _parts(workers[0].methods(), only)
+                found = excluded + Run(workers, limit, console).cases(methods)
+            cases += [replace(case, name=f"{_short(name)}.{case.name}") for case in found] if wire else found
+    report.show(system, ", ".join(map(_short, classes)), cases, console)
     if json_file is not None:
-        json_file.write_text(report.as_json(system, tests, cases))
+        json_file.write_text(report.as_json(system, ", ".join(classes), cases))
     raise typer.Exit(1 if any(case.outcome not in ("passed", "excluded") for case in cases) else 0)
 
 

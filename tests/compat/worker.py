@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.compat.jvm import Jvm, JvmEnded
 from tests.support.kafka_clusters import Cluster, ClusterFailed
 from tests.support.kafka_tools import ToolFailed
 
-MakeCluster = Callable[[Path, int, Mapping[str, str]], Cluster]
-"""In a folder, with this many brokers, with these broker properties."""
+MakeCluster = Callable[[Path, int, Mapping[str, str], Mapping[str, int]], Cluster]
+"""In a folder, with this many brokers, with these broker properties and levels of features."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,19 @@ class Case:
 
 class Worker:
     """Runs one JVM at a time. `classes` has our classes; `folder` receives the output of servers and
-    tests.
+    tests. `defaults` are properties of servers whose test does not set them.
     """
 
-    def __init__(self, tests: str, make_cluster: MakeCluster, classes: Path, folder: Path) -> None:
+    def __init__(
+        self,
+        tests: str,
+        make_cluster: MakeCluster,
+        classes: Path,
+        folder: Path,
+        defaults: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._tests = tests
+        self._defaults = defaults
         self._classes = classes
         self._make_cluster = make_cluster
         self._folder = folder
@@ -85,7 +94,7 @@ class Worker:
         try:
             match question["ask"]:
                 case "start":
-                    return {"addresses": self._start(method, question["brokers"], question["properties"])}
+                    return {"addresses": self._start(method, question)}
                 case "stop":
                     self._stop_cluster()
                 case "stop-broker":
@@ -96,11 +105,12 @@ class Worker:
             return {"error": str(failure)}
         return {}
 
-    def _start(self, method: str, brokers: int, properties: Mapping[str, str]) -> dict[int, str]:
+    def _start(self, method: str, question: Mapping[str, Any]) -> dict[int, str]:
         self._stop_cluster()
         self._started += 1
         folder = self._folder / f"{self._started:03}-{method}"
-        self._cluster = self._make_cluster(folder, brokers, properties)
+        properties = {**self._defaults, **question["properties"]}
+        self._cluster = self._make_cluster(folder, question["brokers"], properties, question["features"])
         self._cluster.start()
         return self._cluster.addresses
 

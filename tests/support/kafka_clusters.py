@@ -9,10 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from tests.perf.processes import ROOT, environment
-from tests.support.kafka_server import SERVER_FLAGS, KafkaCluster
+from tests.support.kafka_server import KafkaCluster
 from tests.support.kafka_tools import end_at_once
 from tests.testkit.brokers import lists_brokers
 from tests.testkit.servers import running
@@ -53,14 +54,19 @@ class Cluster(Protocol):
 class SharebrokerCluster:
     """One `sharebroker serve` with its Valkey, or several on a shared Valkey.
 
-    `options` are command-line options of each.
+    `features` are levels of the new cluster.
     """
 
     def __init__(
-        self, folder: Path, brokers: int, properties: Mapping[str, str], options: Sequence[str] = ()
+        self,
+        folder: Path,
+        brokers: int,
+        properties: Mapping[str, str],
+        features: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._stack = contextlib.ExitStack()
-        words = [*options, *_settings(properties)]
+        levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
+        words = [*levels, *_settings(properties)]
         self._nodes = {n: Node(n, folder / f"broker-{n}", words) for n in range(brokers)}
 
     @property
@@ -164,16 +170,16 @@ def _settings(properties: Mapping[str, str]) -> list[str]:
 
 
 class RealCluster:
-    """Apache Kafka 4.3.1; `flags` are for its JVMs."""
+    """Apache Kafka 4.3.1; `features` are levels of the new cluster."""
 
     def __init__(
         self,
         folder: Path,
         brokers: int,
         properties: Mapping[str, str],
-        flags: Sequence[str] = SERVER_FLAGS,
+        features: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self._cluster = KafkaCluster(folder, brokers, properties, flags)
+        self._cluster = KafkaCluster(folder, brokers, properties, features=features)
 
     @property
     def addresses(self) -> dict[int, str]:

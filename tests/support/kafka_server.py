@@ -10,6 +10,7 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tests.support.kafka_jars import SERVER, JarSet
@@ -59,12 +60,13 @@ class Node:
         """Returns the id of the process while it runs."""
         return self._process.pid if self._process is not None else None
 
-    def format(self, properties: Mapping[str, object]) -> None:
+    def format(self, properties: Mapping[str, object], features: Mapping[str, int]) -> None:
         """Writes its properties file and formats its storage."""
         self._folder.mkdir(parents=True)
         self._config.write_text(as_properties({**properties, "log.dirs": self._folder / "logs"}))
+        levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
         arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(self._config))
-        run_tool("kafka.tools.StorageTool", *arguments, jars=self._jars).checked()
+        run_tool("kafka.tools.StorageTool", *arguments, *levels, jars=self._jars).checked()
 
     def start(self) -> None:
         """Starts the process; `until_ready` waits."""
@@ -117,16 +119,17 @@ class KafkaCluster:
         properties: Mapping[str, object] | None = None,
         flags: Sequence[str] = SERVER_FLAGS,
         jars: JarSet = SERVER,
+        features: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._voter = (0 if brokers == 1 else CONTROLLER, free_port())
         self.brokers = {n: Node(n, free_port(), folder / f"broker-{n}", flags, jars) for n in range(brokers)}
         self._others = []
         given = {**SINGLE_NODE, **(properties or {})}
         for node in self.brokers.values():
-            node.format({**given, **self._broker_properties(node)})
+            node.format({**given, **self._broker_properties(node)}, features)
         if brokers > 1:
             controller = Node(CONTROLLER, self._voter[1], folder / "controller", flags, jars)
-            controller.format({**given, **self._controller_properties()})
+            controller.format({**given, **self._controller_properties()}, features)
             self._others.append(controller)
 
     @property

@@ -284,9 +284,10 @@ class BrokerConfig(AuthenticationConfig):
             f"{_PERSISTERS}NoOpStatePersister",
             "DefaultStatePersister",
             "NoOpStatePersister",
+            "",
         ),
-        "Where share state is stored. NoOpStatePersister stores nothing: the state of all share groups is "
-        "lost when a leader restarts or changes.",
+        "Where share state is stored. NoOpStatePersister or an empty value stores nothing: the state of all "
+        "share groups is lost when a leader restarts or changes.",
     )
 
     # Producers and transactions.

@@ -211,14 +211,14 @@ class Process:
         stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
         connector = PeerConnector(in_the_clear if tls is None else tls.channel, credentials.metadata)
         router = _router(settings, holder, tls, connector, stack)
-        stores_nothing = settings.config.group_share_persister_class_name.endswith("NoOpStatePersister")
+        stores_all = settings.config.group_share_persister_class_name.endswith("DefaultStatePersister")
         return BrokerContext(
             settings,
             storage,
             holder,
             catalog,
             router,
-            NoOpPersister() if stores_nothing else DefaultPersister(router),
+            DefaultPersister(router) if stores_all else NoOpPersister(),
             kafka,
             access,
             rechecks=rechecks,

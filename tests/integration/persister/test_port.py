@@ -21,6 +21,7 @@ KAFKA: Final = "org.apache.kafka.server.share.persister."
         ("DefaultStatePersister", True),
         (f"{KAFKA}NoOpStatePersister", False),
         ("NoOpStatePersister", False),
+        ("", False),
     ],
 )
 async def test_accepted_records_survive_a_restart_unless_the_persister_is_no_op(

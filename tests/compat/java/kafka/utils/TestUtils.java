@@ -2,7 +2,7 @@ package kafka.utils;
 
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 
-/** The one method that the tests use of a class of Kafka's core tests, which are not published for other builds. */
+/** The one method that the tests of the share consumer use of this helper in Kafka's core tests. */
 public final class TestUtils {
     private TestUtils() {
     }

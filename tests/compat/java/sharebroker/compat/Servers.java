@@ -26,9 +26,10 @@ final class Servers {
     }
 
     /** Starts a cluster in fresh folders; host:port by broker id. */
-    Map<Integer, String> start(int brokers, Map<String, String> properties) {
+    Map<Integer, String> start(int brokers, Map<String, String> properties, Map<String, Short> features) {
         ObjectNode question = question("start").put("brokers", brokers);
         question.set("properties", JSON.valueToTree(properties));
+        question.set("features", JSON.valueToTree(features));
         Map<Integer, String> addresses = new TreeMap<>();
         ask(question).get("addresses").properties()
             .forEach(entry -> addresses.put(Integer.valueOf(entry.getKey()), entry.getValue().asText()));

@@ -3,6 +3,7 @@ package sharebroker.compat;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.Proxy;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -11,14 +12,18 @@ import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
+import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.consumer.ShareConsumer;
 import org.apache.kafka.common.Node;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.serialization.Deserializer;
 import org.apache.kafka.common.test.ClusterInstance;
 import org.apache.kafka.common.test.api.ClusterConfig;
 import org.apache.kafka.common.test.api.Type;
+import org.apache.kafka.coordinator.group.GroupCoordinatorConfig;
 import org.apache.kafka.metadata.MetadataCache;
 import org.apache.kafka.server.fault.FaultHandlerException;
 import org.apache.kafka.test.TestUtils;
@@ -34,6 +39,7 @@ final class StandIn implements ClusterInstance {
     private final Servers servers;
     private final ClusterConfig config;
     private final RenewMeter meter = new RenewMeter();
+    private final Map<Integer, KafkaConfig> configs = new HashMap<>();
     private Map<Integer, String> addresses = Map.of();
     private boolean stopped;
 
@@ -45,7 +51,9 @@ final class StandIn implements ClusterInstance {
     @Override
     public void start() {
         meter.register();
-        addresses = servers.start(config.numBrokers(), config.serverProperties());
+        Map<String, Short> features = new TreeMap<>();
+        config.features().forEach((feature, level) -> features.put(feature.featureName(), level));
+        addresses = servers.start(config.numBrokers(), config.serverProperties(), features);
     }
 
     @Override
@@ -88,6 +96,28 @@ final class StandIn implements ClusterInstance {
     }
 
     @Override
+    public List<Integer> brokerBoundPorts() {
+        return addresses.values().stream()
+            .map(address -> Integer.valueOf(address.substring(address.lastIndexOf(':') + 1)))
+            .toList();
+    }
+
+    @Override
+    public void waitTopicCreation(String topic, int partitions) throws InterruptedException {
+        TestUtils.waitForCondition(
+            () -> partitionsOf(topic) == partitions, READY_MS, "not all partitions of " + topic + " are there");
+    }
+
+    private int partitionsOf(String topic) {
+        try (Admin admin = admin()) {
+            return admin.describeTopics(List.of(topic)).allTopicNames()
+                .get(ANSWER_SECONDS, TimeUnit.SECONDS).get(topic).partitions().size();
+        } catch (Exception e) {
+            return -1;
+        }
+    }
+
+    @Override
     public <K, V> ShareConsumer<K, V> shareConsumer(
             Map<String, Object> configs, Deserializer<K> keys, Deserializer<V> values) {
         return meter.watching(ClusterInstance.super.shareConsumer(configs, keys, values));
@@ -96,17 +126,38 @@ final class StandIn implements ClusterInstance {
     @Override
     public Map<Integer, KafkaBroker> brokers() {
         Map<Integer, KafkaBroker> brokers = new TreeMap<>();
-        addresses.keySet().forEach(id -> brokers.put(id, broker()));
+        addresses.keySet().forEach(id -> brokers.put(id, broker(id)));
         return brokers;
     }
 
     /** Stopping a broker waits for its end, so there is nothing left to await. */
-    private KafkaBroker broker() {
+    private KafkaBroker broker(int id) {
         return answering(KafkaBroker.class, (self, method, arguments) -> switch (method.getName()) {
             case "awaitShutdown" -> null;
             case "metadataCache" -> metadataCache();
+            case "config" -> configs.computeIfAbsent(id, this::configOf);
             default -> throw unknown(method.toString());
         });
+    }
+
+    /** The broker's id, and the property by which the tests select what they expect; all others are Kafka's. */
+    private KafkaConfig configOf(int id) {
+        var interval = GroupCoordinatorConfig.SHARE_GROUP_ASSIGNMENT_INTERVAL_MS_CONFIG;
+        var resource = new ConfigResource(ConfigResource.Type.BROKER, Integer.toString(id));
+        try (Admin admin = admin()) {
+            Config described = admin.describeConfigs(List.of(resource)).all()
+                .get(ANSWER_SECONDS, TimeUnit.SECONDS).get(resource);
+            return new KafkaConfig(Map.of(
+                "node.id", Integer.toString(id),
+                "process.roles", "broker",
+                "listeners", "PLAINTEXT://127.0.0.1:9092",
+                "listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "controller.listener.names", "CONTROLLER",
+                "controller.quorum.voters", "3000@127.0.0.1:9093",
+                interval, described.get(interval).value()), false);
+        } catch (Exception e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     private MetadataCache metadataCache() {
@@ -156,9 +207,10 @@ final class StandIn implements ClusterInstance {
         }
     }
 
+    /** No test of ours looks into a controller; some pass the empty list on. */
     @Override
     public Map<Integer, ControllerServer> controllers() {
-        throw unknown("controllers");
+        return Map.of();
     }
 
     @Override

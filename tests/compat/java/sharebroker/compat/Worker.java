@@ -51,7 +51,7 @@ public final class Worker {
 
     private static ArrayNode methods(Class<?> tests) {
         ArrayNode names = Servers.JSON.createArrayNode();
-        Arrays.stream(tests.getDeclaredMethods())
+        Arrays.stream(tests.getMethods())
             .filter(m -> m.isAnnotationPresent(ClusterTest.class) || m.isAnnotationPresent(ClusterTests.class))
             .map(m -> m.getName())
             .sorted()
