@@ -90,7 +90,11 @@ async def overviews(admin: Admin) -> list[GroupOverview]:
 def overview(
     listed: GroupListing, described: Described | None, offsets: Offsets | KafkaError | None
 ) -> GroupOverview:
-    """Returns a group in short. A consumer group has its offsets in its description."""
+    """Returns a group in short. A consumer group has its offsets in its description.
+
+    The start offset of a partition, and thus its lag, is not decided before the group reads it. The lag of a
+    group that has read no partition is unknown.
+    """
     kind = SHARE if listed.group_type == SHARE else CONSUMER
     if isinstance(described, ConsumerGroupDescription):
         lags = {place: one.lag for place, one in described.offsets.items() if one.lag is not None}
@@ -98,14 +102,18 @@ def overview(
             listed.group_id, kind, described.state, len(described.members), lags, None, None, None
         )
     members = len(described.members) if isinstance(described, GroupDescription) else None
+    unknown = GroupOverview(listed.group_id, kind, listed.state, members, None, None, None, None)
     if offsets is None or isinstance(offsets, KafkaError):
-        return GroupOverview(listed.group_id, kind, listed.state, members, None, None, None, None)
+        return unknown
+    lags = {place: one.lag for place, one in offsets.items() if one.lag is not None}
+    if offsets and not lags:
+        return unknown
     return GroupOverview(
         listed.group_id,
         kind,
         listed.state,
         members,
-        {place: one.lag for place, one in offsets.items() if one.lag is not None},
+        lags,
         sum(one.ready or 0 for one in offsets.values()),
         sum(one.locked or 0 for one in offsets.values()),
         min((one.oldest for one in offsets.values() if one.oldest is not None), default=None),

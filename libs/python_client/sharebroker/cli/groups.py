@@ -92,6 +92,9 @@ def list_(every: Watch = None, server: Server = DEFAULT_SERVER, as_json: AsJson 
 
     READY and LOCKED are the records of the lag that can be acquired now and that members hold; OLDEST is the
     age of the oldest unfinished record. Consumer groups have only a lag.
+
+    Partitions that a group has not read yet have no start offset, and do not count. A group that has read
+    none has `-`.
     """
     watch(every, as_json, lambda: group_rows(server), groups_view)
 

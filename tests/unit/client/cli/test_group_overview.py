@@ -73,6 +73,15 @@ def test_unreadable_parts_of_a_group_are_unknown() -> None:
     assert overview(LISTED, DESCRIBED, {}).lag == 0
 
 
+def test_the_lag_of_a_group_that_has_read_nothing_is_unknown() -> None:
+    found = overview(LISTED, DESCRIBED, {PLACES[2]: OFFSETS[PLACES[2]]})
+    assert (found.members, found.lag, found.ready, found.locked) == (2, None, None, None)
+    shown = console()
+    with shown.capture() as captured:
+        shown.print(groups_view([overview_row(found, 100.0)]))
+    assert captured.get().splitlines()[1].split() == ["g", "share", "Stable", "2", "-", "-", "-", "-"]
+
+
 def test_age_of_a_record_of_the_future_is_zero() -> None:
     group = GroupOverview("g", "share", "Stable", 1, {}, 0, 0, 200.0)
     assert overview_row(group, 100.0)["oldest_age_s"] == 0.0
