@@ -14,6 +14,8 @@ from tests.testkit.shared_servers import Servers
 from tests.unit.broker.archive_scene import at, imported, make_archive, opened
 from tests.unit.broker.core.archives import BILLS, ORDERS
 
+pytestmark = pytest.mark.servers
+
 
 async def test_the_state_is_written_before_the_records(redis_servers: Servers, tmp_path: Path) -> None:
     url = redis_servers.fresh("valkey")

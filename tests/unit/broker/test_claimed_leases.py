@@ -12,6 +12,8 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link import RedisLink
 from tests.testkit.waiting import eventually
 
+pytestmark = pytest.mark.servers
+
 
 async def test_leases_are_claimed_with_their_epochs_and_released(redis_link: RedisLink) -> None:
     store = RedisLeaseStore(redis_link)

@@ -25,6 +25,8 @@ from tests.unit.broker.archive_scene import (
 )
 from tests.unit.broker.core.archives import ORDERS
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 async def url(redis_servers: Servers, tmp_path: Path) -> str:

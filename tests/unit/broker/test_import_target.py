@@ -14,6 +14,8 @@ from sharebroker_server.broker.import_target import ImportTarget, open_target
 from tests.testkit.shared_servers import Servers
 from tests.unit.broker.archive_scene import RECORDS, at
 
+pytestmark = pytest.mark.servers
+
 TEN = 10.0
 
 

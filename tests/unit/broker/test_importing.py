@@ -27,6 +27,15 @@ from tests.unit.broker.archive_scene import (
 )
 from tests.unit.broker.core.archives import BILLS, ORDERS
 
+pytestmark = pytest.mark.servers
+
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "0.1.0" / "archive"
+"""The archive of `make_archive`, as release 0.1.0 wrote it.
+
+It never changes: a change that breaks its import needs another version of the format.
+"""
+
 
 @pytest.fixture(params=[*kinds(), CLUSTER])
 def url(request: pytest.FixtureRequest, redis_servers: Servers) -> str:
@@ -44,6 +53,13 @@ async def test_an_export_of_an_imported_archive_is_equal(url: str, tmp_path: Pat
     assert content(tmp_path / "two") == content(tmp_path / "one")
     epochs = [{each.leader_epoch for each in archive.partitions} for archive in (before, after)]
     assert epochs[0] == epochs[1] == {3, 5, 12}
+
+
+@ONE
+async def test_an_archive_of_an_earlier_release_is_imported(url: str, tmp_path: Path) -> None:
+    make_archive(tmp_path / "one")
+    assert content(SAMPLE) == content(tmp_path / "one")
+    assert await imported(url, SAMPLE) == (2, 3, 4008, ())
 
 
 @ONE

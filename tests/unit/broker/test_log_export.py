@@ -18,6 +18,8 @@ from tests.unit.broker.archive_scene import opened
 from tests.unit.broker.core.archives import ORDERS
 from tests.unit.record_log.batches import stored
 
+pytestmark = pytest.mark.servers
+
 TOPIC = ORDERS.topic_id
 RESOURCE = f"partition:{TOPIC}:0"
 

@@ -24,6 +24,8 @@ from tests.unit.broker.archive_scene import opened
 from tests.unit.broker.core.archives import ORDERS
 from tests.unit.record_log.batches import stored
 
+pytestmark = pytest.mark.servers
+
 TOPIC = ORDERS.topic_id
 RESOURCE = f"partition:{TOPIC}:0"
 LARGE = [stored(10 * number, 10, 30_000, time=number) for number in range(12)]

@@ -15,6 +15,8 @@ from tests.testkit.shared_servers import Servers
 from tests.unit.broker.archive_scene import at, opened
 from tests.unit.broker.core.archives import state
 
+pytestmark = pytest.mark.servers
+
 CONFIG = at("redis://unused").config
 SHARD = "share-coordinator:1"
 

@@ -15,6 +15,8 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.port import FormatUnsupported
 from tests.testkit.shared_servers import Servers
 
+pytestmark = pytest.mark.servers
+
 TEN = 10.0
 
 
