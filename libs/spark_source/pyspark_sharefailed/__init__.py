@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharebroker_spark.failed_source import FailedRecordsDataSource
+from sharebroker_spark.table_sources import FailedRecordsDataSource
 
 DefaultSource = FailedRecordsDataSource
 """`format("sharegroup-failed")`: the failed records of share groups as a table."""

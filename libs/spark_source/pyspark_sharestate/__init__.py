@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sharebroker_spark.state_source import ShareStateDataSource
+from sharebroker_spark.table_sources import ShareStateDataSource
 
 DefaultSource = ShareStateDataSource

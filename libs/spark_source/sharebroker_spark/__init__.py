@@ -19,9 +19,8 @@ __all__ = ["VerdictError", "register", "verdicts"]
 def register(spark: Any) -> None:
     """Registers the formats with a Spark session."""
     # These need pyspark, unlike the rest of this module.
-    from sharebroker_spark.failed_source import FailedRecordsDataSource
     from sharebroker_spark.source import ShareGroupDataSource
-    from sharebroker_spark.state_source import ShareStateDataSource
+    from sharebroker_spark.table_sources import FailedRecordsDataSource, ShareStateDataSource
 
     spark.dataSource.register(ShareGroupDataSource)
     spark.dataSource.register(ShareStateDataSource)

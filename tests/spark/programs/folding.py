@@ -11,7 +11,7 @@ from sharebroker_server.pipeline.state_replay import KEY, LOG, folded
 from sharebroker_spark.client import GatewayClient
 from sharebroker_spark.core.options import state_options
 from sharebroker_spark.state_reading import read_state, share_partitions
-from sharebroker_spark.state_source import as_arrow
+from sharebroker_spark.table_sources import as_arrow
 from tests.spark.programs.session import report
 
 ADDRESS, GROUP = sys.argv[1:]

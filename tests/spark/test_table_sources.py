@@ -1,4 +1,4 @@
-"""The state of share groups as a table in a real Spark."""
+"""The state of share groups, and their failed records, as tables in a real Spark."""
 
 from __future__ import annotations
 
@@ -27,3 +27,12 @@ def test_log_of_state_starts_with_a_checkpoint(tour: Tour) -> None:
 
 def test_unknown_group_is_named(tour: Tour) -> None:
     assert "Share group 'absent' does not exist" in tour.program.value("absent")
+
+
+def test_rejected_records_are_in_the_table_of_failed_ones(tour: Tour) -> None:
+    rows = tour.program.value("failed_records")
+    assert {(topic, partition, disposition) for topic, partition, _, _, disposition in rows} == {
+        (tour.judged_topic, 0, "rejected")
+    }
+    failed = {offset for _, _, first, last, _ in rows for offset in range(first, last + 1)}
+    assert failed == {offset for offset, state in tour.judged.items() if state == 4}
