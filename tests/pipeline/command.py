@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.architecture.sources import ROOT
-from tests.pipeline.queue import TOPIC
 
 SPARK: Final = ROOT / ".venv-spark"
 
 
-def command(address: str, folder: Path, *options: str, how: str = "run") -> list[str]:
+def command(
+    address: str, folder: Path, *options: str, how: str = "run", project: str = "example:flights"
+) -> list[str]:
     """Returns the command line; the last value of an option counts, so `options` override the defaults."""
-    program = [str(Path(sys.executable).with_name("sharebroker")), "pipeline", how, TOPIC]
+    program = [str(Path(sys.executable).with_name("sharebroker")), "pipeline", how, project]
     return [*program, "--server", address, "--folder", str(folder), "--spark", str(SPARK), *options]
 
 
@@ -38,5 +39,5 @@ def tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 def micro_batches(folder: Path) -> dict[str, float]:
     """Returns the micro-batches of bronze that Spark has recorded as done, and when."""
-    commits = (folder / "checkpoints").glob("**/bronze_flights/*/*/commits/[0-9]*")
+    commits = (folder / "checkpoints").glob("**/bronze_records/*/*/commits/[0-9]*")
     return {path.name: path.stat().st_mtime for path in commits}

@@ -13,20 +13,14 @@ from sharebroker_server.pipeline.spark_process import SparkRun
 
 Rows = Sequence[dict[str, Any]]
 
-_DELAYS: Final = (
-    "flights#",
-    "departure_minutes# DEPARTURE MIN",
-    "arrival_minutes# ARRIVAL MIN",
-    "arrival_minutes_p90# 90 %",
-    "late_share# LATE",
-)
+_MOST_ROWS: Final = 24
+"""The largest number of rows of a project's table that is printed."""
 _COUNTS: Final = ("passed#", "accepted#", "archived#", "to_try_again# TO REDELIVER")
 _RATES: Final = ("deliveries_per_record# DELIVERIES/RECORD", "redelivery_rate# REDELIVERED")
 _SECONDS: Final = ("records#", "seconds_p50# P50 S", "seconds_p95# P95 S", "seconds_max# MAX S")
 _OFFSETS: Final = ("partition#", "first_offset# FIRST", "last_offset# LAST")
 _SHOWN: Final = {
-    "carriers": ("Delay by carrier", ("carrier", *_DELAYS)),
-    "rejected": ("Rejected rows", ("reason", "records#")),
+    "rejected": ("Rejected records", ("reason", "records#")),
     "deliveries": (
         "Deliveries of the pipeline's records; seconds from publishing to reading",
         ("delivery_count", *_SECONDS),
@@ -69,16 +63,26 @@ def progress() -> Iterator[Callable[[SparkRun], None]]:
 
 def print_tables(tables: dict[str, Rows]) -> None:
     """Prints the short tables; the report contains the others."""
+    for section in tables["sections"]:
+        rows = tables[section["name"]]
+        if 0 < len(rows) <= _MOST_ROWS:
+            shown = columns(*(f"{name}#" if _has_numbers(rows, name) else name for name in rows[0]))
+            console().print(table(rows, shown, section["title"]), "")
     for name, (title, keys) in _SHOWN.items():
         if tables[name]:
             console().print(table(tables[name], columns(*keys), title), "")
     (totals,) = tables["totals"]
     poison = tables["poison_total"][0]["records"]
     console().print(
-        f"{totals['bronze']:,} records read, {totals['silver']:,} flights, {totals['rejected']:,} rejected; "
+        f"{totals['bronze']:,} records read, {totals['silver']:,} valid rows, "
+        f"{totals['rejected']:,} rejected; "
         f"{poison:,} on the poison list.",
         highlight=False,
     )
+
+
+def _has_numbers(rows: Rows, name: str) -> bool:
+    return any(isinstance(row[name], int | float) for row in rows)
 
 
 def verdict(tables: dict[str, Rows]) -> str:

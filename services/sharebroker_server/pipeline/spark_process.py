@@ -9,12 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.pipeline.project import Project
+from sharebroker_server.pipeline.run_folder import RunFolder
 
 VARIABLE: Final = "SHAREBROKER_SPARK"
 _NAME: Final = ".venv-spark"
@@ -67,24 +67,29 @@ def python_of(spark: Path) -> str:
     return str(spark / "bin" / "python")
 
 
-def variables(spark: Path, code: Path, settings: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment variables of a program; `code` is importable, `settings` has Spark's files.
+def variables(
+    spark: Path, folder: RunFolder, inherited: Mapping[str, str], *, local: bool = True
+) -> dict[str, str]:
+    """Returns the environment variables of a program that finds the code and the settings of a folder.
 
-    If the machine has no Java, the environment's own is used.
+    If the machine has no Java, the environment's own is used. Unless Spark is local, its driver listens on
+    the machine's address, and the inherited PYSPARK_PYTHON is the Python of executors.
     """
     excluded = ("SPARK_REMOTE", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in inherited.items() if name not in excluded}
     environment |= {
         "SPARK_HOME": str(spark / _HOME),
-        "PYSPARK_PYTHON": python_of(spark),
         "PYSPARK_DRIVER_PYTHON": python_of(spark),
-        "PYTHONPATH": str(code),
+        "PYTHONPATH": str(folder.code),
         "PYTHONUNBUFFERED": "1",
-        "SPARK_CONF_DIR": str(settings),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(folder.settings),
         "GRPC_VERBOSITY": "ERROR",
+        "TZ": "UTC",  # of the report
         "MPLCONFIGDIR": str(spark / "matplotlib"),
     }
+    if local:
+        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python_of(spark)}
+    environment.setdefault("PYSPARK_PYTHON", python_of(spark))
     if shutil.which("java") is None and "JAVA_HOME" not in inherited:
         environment["JAVA_HOME"] = str(spark / "java")
     return environment
@@ -141,27 +146,39 @@ class PipelineError(Exception):
     """The run failed; the message names the reason, if known, and the log file."""
 
 
-def run_spark(
-    spark: Path, project: Project, lock: int, command: str, on_progress: Callable[[SparkRun], None]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class SparkProgram:
+    """A run of `spark-pipelines`: the environment of Spark, the folder of its files, and its arguments.
+
+    `lock` is the file descriptor of the folder's lock.
+    """
+
+    spark: Path
+    folder: RunFolder
+    lock: int
+    arguments: Sequence[str]
+    local: bool = True
+
+
+def run_spark(program: SparkProgram, on_progress: Callable[[SparkRun], None]) -> None:
     """Runs `spark-pipelines` to its end; calls `on_progress` after every line. Raises PipelineError.
 
     The launcher runs in its own process group; it stops with this process, and is stopped as a whole at the
-    end. `lock` is the file descriptor of the folder's lock.
+    end.
     """
-    state = SparkRun()
-    launcher = [python_of(spark), "-m", "sharebroker_server.pipeline.launcher", command]
-    environment = variables(spark, project.code, project.settings, os.environ)
+    state, folder = SparkRun(), program.folder
+    launcher = [python_of(program.spark), "-m", "sharebroker_server.pipeline.launcher"]
+    environment = variables(program.spark, folder, os.environ, local=program.local)
     with (
-        project.log.open("wb") as log,
+        folder.log.open("wb") as log,
         subprocess.Popen(
-            [*launcher, str(project.spec), str(project.report)],
+            [*launcher, str(folder.spec), str(folder.report), *program.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            pass_fds=(lock,),
-            cwd=project.folder,
-            env=environment | {"TMPDIR": str(project.temporary)},
+            pass_fds=(program.lock,),
+            cwd=folder.folder,
+            env=environment | {"TMPDIR": str(folder.temporary)},
             start_new_session=True,
         ) as process,
     ):
@@ -176,7 +193,7 @@ def run_spark(
         finally:
             _end(process)
     if code != 0:
-        raise PipelineError(_reason(state, project, code))
+        raise PipelineError(_reason(state, folder, code))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -187,14 +204,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_STOP_SECONDS)
 
 
-def _reason(state: SparkRun, project: Project, code: int) -> str:
-    with project.log.open("rb") as log:
+def _reason(state: SparkRun, folder: RunFolder, code: int) -> str:
+    with folder.log.open("rb") as log:
         size = log.seek(0, os.SEEK_END)
         log.seek(max(0, size - _LAST_BYTES))
         text = log.read().decode("utf-8", "replace")
     failed = f" in {', '.join(state.failed)}" if state.failed else ""
     reason = cause(text) or state.error or f"Spark ended with exit code {code}"
     return (
-        f"The pipeline failed{failed}: {reason} (log: {project.log}). "
+        f"The pipeline failed{failed}: {reason} (log: {folder.log}). "
         "Run it again to continue from its checkpoints."
     )

@@ -9,19 +9,15 @@ from typing import Any
 import pytest
 
 from sharebroker_server.flights.core.flight import Flight
+from sharebroker_server.pipeline.project import folder_of, read
+from sharebroker_server.pipeline.settings import Settings
 from tests.pipeline.queue import broken
 from tests.spark.environment import running
 
 GROUP, TOPIC, LIMIT = "workers", "flights", 3
-SETTINGS = {
-    "server": "127.0.0.1:1",
-    "topic": TOPIC,
-    "group": "pipeline",
-    "watch": "",
-    "limits": json.dumps({GROUP: LIMIT}),
-    "records_per_trigger": "10",
-}
-"""Settings as spark-pipeline.yml has them."""
+STARTED = "2026-01-01 09:00:00"
+PROJECT, _ = read(folder_of("example:flights"))
+SETTINGS = Settings("127.0.0.1:1", PROJECT, "", {GROUP: LIMIT}, 10, STARTED)
 
 FLIGHTS = [
     Flight("2013-01-01", "UA", "1", "N1", "EWR", "IAH", 517, 2, 10),
@@ -117,7 +113,8 @@ class Definitions:
 def definitions(tmp_path_factory: pytest.TempPathFactory) -> Definitions:
     folder = tmp_path_factory.mktemp("definitions")
     given = folder / "given.json"
-    given.write_text(json.dumps({"settings": SETTINGS, "bronze": bronze(), "log": LOG, "failed": FAILED}))
+    content = {"bronze": bronze(), "log": LOG, "failed": FAILED}
+    given.write_text(json.dumps({"settings": SETTINGS.to_configuration(), **content}))
     with running("definitions", folder / "run", str(given)) as program:
         tables = program.wait_for_value("tables")
         return Definitions(tables, program.value("outputs"))

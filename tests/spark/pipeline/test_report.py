@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ TOTALS = {
     "silver": 12_000,
     "rejected": 345,
     "offsets": 12_345,
+    "first_record": "2026-01-01 08:00:00",
+    "last_record": "2026-01-02 09:30:00",
     "share_partitions": 2,
     "log_records": 40,
     "differences": 0,
@@ -26,21 +28,48 @@ TOTALS = {
 DELAYS = {
     "flights": 60,
     "departure_minutes": 2.5,
-    "arrival_minutes": 3.5,
+    "arrival_minutes": 3.25,
     "arrival_minutes_p90": 9,
-    "late_share": 0.1,
+    "late_share": 0.2174,
 }
 EMPTY: dict[str, list[dict[str, Any]]] = {"totals": [TOTALS], "poison_total": [{"records": 0}]}
-HEALTH = {"group": "workers", "topic": "flights", "accepted": 4, "to_try_again": 1, "archived": 2}
+HEALTH = {"group": "work$ers", "topic": "flights", "accepted": 4, "to_try_again": 1, "archived": 2}
 FULL: dict[str, list[dict[str, Any]]] = {
     **EMPTY,
-    "carriers": [{"carrier": "<b>UA</b>", **DELAYS}, {"carrier": "AA", **DELAYS}],
+    "carriers": [{"carrier": "<b>UA</b>", **DELAYS}, {"carrier": None, **DELAYS, "arrival_minutes": 12.0}],
     "routes": [{"route": "EWR-IAH", **DELAYS}],
     "hours": [{"hour": hour, **DELAYS} for hour in (5, 6)],
     "deliveries": [{"topic": "flights", "delivery_count": 1, "records": 10, "seconds_p50": None}],
     "health": [HEALTH],
-    "rejected": [{"reason": f"reason {number}", "records": 1, "example": None} for number in range(300)],
+    "rejected": [{"reason": f"reason {number}", "records": 1, "example": None} for number in range(6000)],
 }
+
+
+class Outline(HTMLParser):
+    """The headings and tables of a page; fails for elements that are not closed in order."""
+
+    VOID = ("meta", "br", "link")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.headings: list[str] = []
+        self.attributes: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] in (["h1"], ["h2"]):
+            self.headings.append(data)
 
 
 def report(folder: Path, tables: dict[str, list[dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
@@ -68,25 +97,71 @@ def differing(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, 
     )
 
 
-def test_each_table_with_a_plot_is_drawn(full: tuple[str, dict[str, Any]]) -> None:
-    pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', full[0])
+def test_page_names_topic_group_time_span_and_run(full: tuple[str, dict[str, Any]]) -> None:
+    assert "<h1>&lt;i&gt;flights&lt;/i&gt;, read by pipeline</h1>" in full[0]
+    assert "<dd>2026-01-01 08:00:00 to 2026-01-02 09:30:00 UTC</dd>" in full[0]
+    assert "<dt>Run started</dt><dd>2026-01-01 09:00:00 UTC</dd>" in full[0]
+    assert full[1]["run"][0]["started"] == "2026-01-01 09:00:00"
+
+
+def test_page_has_the_sections_of_the_project_in_order(full: tuple[str, dict[str, Any]]) -> None:
+    outline = Outline()
+    outline.feed(full[0])
+    assert outline.open == []
+    assert outline.headings[-8:-5] == [
+        "Delay by carrier",
+        "Delay by hour of departure",
+        "Delay by route, 50 flights or more",
+    ]
+    assert outline.headings[-5:] == [
+        "Rejected records",
+        "Deliveries",
+        "Work queues",
+        "Poison list",
+        "State log",
+    ]
+
+
+def test_plots_are_vector_graphics_in_the_colours_of_the_page(full: tuple[str, dict[str, Any]]) -> None:
+    pictures = re.findall(r"<svg .*?</svg>", full[0], re.DOTALL)
     assert len(pictures) == 5
-    assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
+    assert "<image" not in "".join(pictures)
+    for picture in pictures:
+        assert 'role="img" aria-label="' in picture
+        assert {*re.findall(r"(?:fill|stroke): (?!none)([^;\"]+)", picture)} <= {
+            f"var(--{name})" for name in ("ink", "grid", "first", "second", "third")
+        }
+    assert "prefers-color-scheme: dark" in full[0]
+
+
+def test_identifiers_of_the_page_are_unique(full: tuple[str, dict[str, Any]]) -> None:
+    names = re.findall(r'\bid="([^"]+)"', full[0])
+    assert sorted(names) == sorted({*names})
+    assert {*re.findall(r'(?:url\(|xlink:href=")#([^")]+)', full[0])} <= {*names}
 
 
 def test_tables_without_rows_are_not_drawn(differing: tuple[str, dict[str, Any]]) -> None:
-    assert "data:image/png" not in differing[0]
+    assert "<svg" not in differing[0]
     assert "No group has state for this topic." in differing[0]
 
 
 def test_values_from_records_are_escaped(full: tuple[str, dict[str, Any]]) -> None:
-    assert "&lt;b&gt;UA&lt;/b&gt;" in full[0]
+    assert "<td>&lt;b&gt;UA&lt;/b&gt;</td>" in full[0]
     assert "<b>UA</b>" not in full[0]
+    assert "work$ers</text>" in full[0]  # and is no formula
 
 
 def test_numbers_have_separators_and_missing_values_a_dash(full: tuple[str, dict[str, Any]]) -> None:
-    assert "12,345 records read (12,345 offsets), 12,000 flights, 345 rejected." in full[0]
+    text = re.sub(r"\s+", " ", full[0])
+    assert "12,345 records read (12,345 offsets): 12,000 valid rows, 345 rejected (2.8%)." in text
     assert "<td>–</td>" in full[0]
+
+
+def test_columns_have_the_same_decimals_and_shares_are_percentages(full: tuple[str, dict[str, Any]]) -> None:
+    assert '<td class="number" data-value="0.2174">21.7%</td>' in full[0]
+    assert '<td class="number" data-value="3.25">3.25</td>' in full[0]
+    assert '<td class="number" data-value="12.0">12.00</td>' in full[0]
+    assert '<td class="number" data-value="2.5">2.5</td>' in full[0]
 
 
 def test_verdict_states_whether_log_and_coordinator_match(
@@ -100,10 +175,11 @@ def test_verdict_states_whether_log_and_coordinator_match(
     assert "another start" in differing[0]
 
 
-def test_tables_are_limited_to_the_first_rows(full: tuple[str, dict[str, Any]]) -> None:
-    assert "reason 199" in full[0]
-    assert "reason 200" not in full[0]
-    assert len(full[1]["rejected"]) == 200
+def test_only_very_long_tables_are_cut_and_say_so(full: tuple[str, dict[str, Any]]) -> None:
+    assert "reason 4999<" in full[0]
+    assert "reason 5000<" not in full[0]
+    assert full[0].count("The first 5,000 rows; the table has all.") == 1
+    assert len(full[1]["rejected"]) == 5000
 
 
 def test_summary_has_the_values_of_every_table(full: tuple[str, dict[str, Any]]) -> None:
@@ -111,3 +187,4 @@ def test_summary_has_the_values_of_every_table(full: tuple[str, dict[str, Any]])
     assert summary["totals"] == [TOTALS]
     assert summary["health"] == [HEALTH]
     assert summary["differences"] == []
+    assert [section["name"] for section in summary["sections"]] == ["carriers", "hours", "routes"]

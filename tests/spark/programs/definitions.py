@@ -1,6 +1,6 @@
 """Evaluates the pipeline's definitions on given rows, without a pipeline, and prints every table.
 
-The tables that read a server are views of the given rows: `bronze_flights`, `state_folded`, `failed_records`.
+The tables that read a server are views of the given rows: `bronze_records`, `state_folded`, `failed_records`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sharebroker_server.pipeline import state_replay
-from sharebroker_server.pipeline.project import PREFIX
 from sharebroker_spark.failed_reading import COLUMNS
 from tests.spark.programs.session import report, session
 
@@ -84,27 +83,27 @@ def main() -> None:
     spark: SparkSession = session()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     for name, value in given["settings"].items():
-        spark.conf.set(PREFIX + name, value)
+        spark.conf.set(name, value)
     definitions = Definitions()
     with defining(definitions):
-        from sharebroker_server.pipeline.transformations import flights, state  # noqa: F401
+        from sharebroker_server.pipeline.transformations import records, state  # noqa: F401
     queries = definitions.queries
 
     bronze = spark.createDataFrame(bronze_rows(given["bronze"]), BRONZE)
     stored = str(Path(sys.argv[1]).with_name("bronze"))
     bronze.write.parquet(stored)
-    spark.readStream.schema(BRONZE).parquet(stored).createOrReplaceTempView("bronze_flights")
-    for name in ("silver_flights", "silver_rejected"):  # which read bronze as a stream
+    spark.readStream.schema(BRONZE).parquet(stored).createOrReplaceTempView("bronze_records")
+    for name in ("silver_records", "silver_rejected"):  # which read bronze as a stream
         stream = queries[name]().writeStream.format("memory").queryName(name)
         stream.trigger(availableNow=True).start().awaitTermination()
-    view(spark.read.parquet(stored), "bronze_flights")
+    view(spark.read.parquet(stored), "bronze_records")
 
     log = [row | {name: time(row[name]) for name in ("written_at", "not_before")} for row in given["log"]]
     logs = spark.createDataFrame(pa.Table.from_pylist(log, schema=state_replay.LOG))
     schema = from_arrow_schema(state_replay.FOLDED)
     view(logs.groupBy(*state_replay.KEY).applyInArrow(state_replay.folded, schema), "state_folded")
     view(spark.createDataFrame([tuple(row) for row in given["failed"]], FAILED), "failed_records")
-    read = ("bronze_flights", "silver_flights", "silver_rejected", "state_folded", "failed_records")
+    read = ("bronze_records", "silver_records", "silver_rejected", "state_folded", "failed_records")
     for name, query in queries.items():
         if name not in read:
             view(query(), name)

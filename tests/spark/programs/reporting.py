@@ -8,9 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from sharebroker_server.pipeline.project import folder_of, read
 from sharebroker_server.pipeline.report import TABLES, write_report
+from sharebroker_server.pipeline.settings import Settings
 
-NAMES = {query: name for name, query in TABLES.items()}
+PROJECT, DEFINITION = read(folder_of("example:flights"), topic="<i>flights</i>")
+NAMES = {query: name for name, query in TABLES.items()} | {
+    section.query: name for name, section in DEFINITION.report.items()
+}
+SETTINGS = Settings("h:1", PROJECT, "", {}, 10, "2026-01-01 09:00:00")
 
 
 class Frame:
@@ -23,7 +29,7 @@ class Frame:
         return Frame(self._rows[:count])
 
     def collect(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(asDict=lambda row=row: row) for row in self._rows]
+        return [SimpleNamespace(asDict=lambda row=row, **_: row) for row in self._rows]
 
 
 class Spark:
@@ -38,5 +44,5 @@ class Spark:
 
 tables = json.loads(Path(sys.argv[1]).read_text())
 folder = Path(sys.argv[2])
-write_report(Spark(tables), folder)
+write_report(Spark(tables), SETTINGS, folder)
 sys.stdout.write(json.dumps({"files": sorted(path.name for path in folder.iterdir())}) + "\n")

@@ -11,7 +11,7 @@ from sharebroker_server.pipeline.spark_process import SparkRun
 
 TOTALS = {"bronze": 1200, "silver": 1100, "rejected": 100, "share_partitions": 4, "log_records": 5000}
 EMPTY: dict[str, Any] = dict.fromkeys(
-    ("carriers", "rejected", "deliveries", "health", "accept", "differences"), ()
+    ("sections", "rejected", "deliveries", "health", "accept", "differences"), ()
 )
 
 
@@ -32,8 +32,25 @@ def test_only_tables_with_rows_are_printed(capsys: pytest.CaptureFixture[str]) -
     print_tables({**EMPTY, **rows, "totals": [TOTALS], "poison_total": [{"records": 3}]})
     printed = capsys.readouterr().out
     assert "no aircraft" in printed
-    assert "Delay by carrier" not in printed
-    assert "1,200 records read, 1,100 flights, 100 rejected; 3 on the poison list." in printed
+    assert "Work queues" not in printed
+    assert "1,200 records read, 1,100 valid rows, 100 rejected; 3 on the poison list." in printed
+
+
+def test_short_tables_of_the_project_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    sections = [{"name": name, "title": f"By {name}"} for name in ("carrier", "minute", "day")]
+    rows: dict[str, list[dict[str, Any]]] = {
+        "carrier": [{"carrier": None, "late_share": 0.25}, {"carrier": "UA", "late_share": None}],
+        "minute": [{"minute": number} for number in range(60)],
+        "day": [],
+    }
+    print_tables(
+        {**EMPTY, **rows, "sections": sections, "totals": [TOTALS], "poison_total": [{"records": 0}]}
+    )
+    printed = capsys.readouterr().out
+    assert "By carrier" in printed
+    assert "LATE SHARE" in printed
+    assert "By minute" not in printed  # the report has it
+    assert "By day" not in printed
 
 
 def test_progress_is_a_line_per_change_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

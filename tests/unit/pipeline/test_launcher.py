@@ -51,8 +51,15 @@ if os.environ.get("HANG"):
 sys.exit(int(os.environ.get("CODE", "0")))
 """
 REPORT = """
-def write_report(spark, folder):
-    print("report", folder, flush=True)
+def write_report(spark, settings, folder):
+    print("report", settings, folder, flush=True)
+"""
+
+SETTINGS = """
+class Settings:
+    @staticmethod
+    def of(get):
+        return get("name")
 """
 
 
@@ -69,6 +76,8 @@ class Harness:
             "pyspark/pipelines/cli.py": CLI,
             "sharebroker_server/pipeline/__init__.py": "",
             "sharebroker_server/pipeline/report.py": REPORT,
+            "sharebroker_server/pipeline/settings.py": SETTINGS,
+            "spec.yml": '{"configuration": {"name": "settings"}}',
             "sharebroker_server/pipeline/launcher.py": LAUNCHER.read_text(),
         }
         for name, text in files.items():
@@ -76,7 +85,8 @@ class Harness:
             (folder / name).write_text(text)
 
     def start(self, command: str, **environment: str) -> subprocess.Popen[str]:
-        program = [sys.executable, "-m", "sharebroker_server.pipeline.launcher", command, "spec.yml", "out"]
+        launcher = [sys.executable, "-m", "sharebroker_server.pipeline.launcher", "spec.yml", "out"]
+        program = [*launcher, *command.split()]
         return subprocess.Popen(
             program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(self.folder)} | environment, cwd=self.folder,
@@ -105,6 +115,7 @@ def test_pipelines_connect_to_the_port_of_this_spark(harness: Harness) -> None:
     assert code == 0
     called = pipelines(lines)
     assert called["arguments"] == ["run", "--spec", "spec.yml"]
+    assert pipelines(harness.run("run --full-refresh a,b")[1])["arguments"][-2:] == ["--full-refresh", "a,b"]
     assert called["remote"] == "sc://localhost:4711"
 
 
@@ -115,7 +126,7 @@ def test_each_run_has_a_token_of_its_own(harness: Harness) -> None:
 
 
 def test_report_is_written_after_a_run_and_before_spark_stops(harness: Harness) -> None:
-    assert harness.run("run")[1][1:] == ["report out", "stopped"]
+    assert harness.run("run")[1][1:] == ["report settings out", "stopped"]
 
 
 @pytest.mark.parametrize(("command", "code"), [("dry-run", 0), ("run", 3)])

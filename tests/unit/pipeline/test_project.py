@@ -1,142 +1,81 @@
-"""The folder of a pipeline, its settings, and the specification with values filled in."""
+"""Projects as folders: found, read with the files that they name, or refused with the place."""
 
 from __future__ import annotations
 
-import ast
-import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import yaml
 
-import sharebroker_server.pipeline
-from sharebroker_server.pipeline import project as projects
-from sharebroker_server.pipeline.core.sql import lookup
-from sharebroker_server.pipeline.project import PREFIX, FolderError, Project, Settings, filled
+from sharebroker_server.pipeline import project
+from sharebroker_server.pipeline.core.definition import TABLES
+from sharebroker_server.pipeline.project import ProjectError, data_folder, folder_of, read
 
-FACTS = {"topic": "flights", "group": "g"}
+MINIMAL = 'topic = "orders"\n[value.fields]\nid = "BIGINT NOT NULL"\n'
 
 
-SETTINGS = Settings("h:1", "flights", "g", "", {}, "9")
+def written(folder: Path, text: str, **files: str) -> Path:
+    (folder / "pipeline.toml").write_text(text)
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    return folder
 
 
-def test_staged_code_contains_only_this_service(tmp_path: Path) -> None:
-    project = Project(tmp_path / "a folder")
-    with project.locked(FACTS):
-        project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
-        project.stage(SETTINGS.to_configuration(), "local[3]", "1g")
-    assert [path.name for path in (project.code / "sharebroker_server").iterdir()] == ["pipeline"]
-    assert f'sharebroker.pipeline.server: "hex:{b"h:1".hex()}"' in project.spec.read_text()
-    assert "/a%20folder/checkpoints" in project.spec.read_text()
-    assert "spark.master local[3]\n" in (project.settings / "spark-defaults.conf").read_text()
+def test_minimal_project_has_defaults(tmp_path: Path) -> None:
+    _, definition = read(written(tmp_path, MINIMAL))
+    assert (definition.topic, definition.group, definition.value.format) == ("orders", "pipeline", "json")
+    assert (definition.checks, definition.tables, definition.report) == ({}, {}, {})
 
 
-def test_temporary_files_are_removed(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    left = project.temporary / "blockmgr-1"
-    with project.locked(FACTS):
-        project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
-        left.mkdir()
-        assert (
-            f"spark.local.dir {project.temporary}\n" in (project.settings / "spark-defaults.conf").read_text()
-        )
-    assert not project.temporary.exists()
-    left.mkdir(parents=True)  # of one that was killed
-    with project.locked(FACTS):
-        project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
-        assert list(project.temporary.iterdir()) == []
+def test_named_files_are_part_of_the_content(tmp_path: Path) -> None:
+    text = MINIMAL.replace("[value.fields]", '[value]\nformat = "avro"\navro_schema = "v"\n[value.fields]')
+    text += '[tables.gold_all]\ncomment = "All."\nfile = "q"\n[report.all]\ntitle = "All"\nfile = "q"\n'
+    content, definition = read(written(tmp_path, text, v='{"type": "record"}', q="SELECT 1"))
+    assert definition.tables["gold_all"].query == definition.report["all"].query == "SELECT 1"
+    assert content["value"]["avro_schema"] == '{"type": "record"}'
+    assert "file" not in content["tables"]["gold_all"]
 
 
-def test_folder_belongs_to_one_topic_and_group(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    for _ in range(2):
-        with project.locked(FACTS):
-            pass
-    with (
-        pytest.raises(FolderError, match="belongs to topic flights, group g"),
-        project.locked(FACTS | {"group": "h"}),
-    ):
-        pass
+def test_options_replace_topic_and_group_in_the_content(tmp_path: Path) -> None:
+    content, definition = read(written(tmp_path, MINIMAL), topic="old-orders", group=None)
+    assert (definition.topic, content["topic"], definition.group) == ("old-orders", "old-orders", "pipeline")
 
 
-def test_folder_is_locked_by_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projects, "_LOCK_SECONDS", 0.0)
-    with (
-        Project(tmp_path).locked(FACTS),
-        pytest.raises(FolderError, match="Another run uses"),
-        Project(tmp_path).locked(FACTS),
-    ):
-        pass
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topic = ", r"pipeline\.toml is not TOML: Invalid value"),
+        ('topic = "orders"', "value: Field required"),
+        (MINIMAL + '[tables.gold_all]\ncomment = "All."\nfile = "none.sql"', "none.sql cannot be read"),
+        (MINIMAL + "[sources]", "sources: there is no such setting"),
+    ],
+)
+def test_invalid_project_is_refused_with_the_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ProjectError, match=message):
+        read(written(tmp_path, text))
 
 
-def test_settings_survive_the_session_configuration() -> None:
-    settings = Settings("h:1", "password-changes", "g", "a,b", {"a": 5}, "100")
-    configuration = settings.to_configuration()
-    assert all(name.startswith(PREFIX) for name in configuration)
-    assert not any("password" in value for value in configuration.values())
-    assert Settings.of(SimpleNamespace(conf=SimpleNamespace(get=configuration.__getitem__))) == settings
+def test_large_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "_MAX_BYTES", 10)
+    with pytest.raises(ProjectError, match=r"pipeline.toml is larger than 10 bytes"):
+        read(written(tmp_path, MINIMAL))
 
 
-FOLDER = Path(sharebroker_server.pipeline.__file__).parent
+def test_folder_without_a_project_names_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match=r"sharebroker pipeline init TOPIC.*example:flights"):
+        folder_of(str(tmp_path))
+    with pytest.raises(ProjectError, match=r"absent has no pipeline\.toml"):
+        folder_of("example:absent")
 
 
-SPEC = (FOLDER / "spark-pipeline.yml").read_text()
+def test_tables_are_inside_the_project_unless_it_is_an_example(tmp_path: Path) -> None:
+    folder = folder_of(str(written(tmp_path, MINIMAL)))
+    assert data_folder(str(tmp_path), folder) == tmp_path / "data"
+    assert data_folder("example:flights", folder_of("example:flights")) == Path("data", "flights")
 
 
-_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
-
-
-class Session:
-    """A session's configuration."""
-
-    def __init__(self, values: dict[str, str]) -> None:
-        self.conf = values
-
-
-def test_specification_contains_the_settings() -> None:
-    settings = Settings("h:1", 'top"ic', "g", "a,b", {"a": 3}, "7")
-    document = yaml.safe_load(filled(SPEC, "file:///a b", settings.to_configuration()))
-    assert document["storage"] == "file:///a b"
-    assert Settings.of(Session(document["configuration"])) == settings
-    before = yaml.safe_load(SPEC)
-    assert document["libraries"] == before["libraries"]
-    assert document["configuration"].keys() == before["configuration"].keys()
-
-
-def test_spark_redacts_no_setting() -> None:
-    names = ("password-changes", "tokens", "a-Secret", "access.key", "größe")
-    for name in names:
-        settings = Settings(f"{name}:1", name, name, name, {name: 3}, "7")
-        configuration = settings.to_configuration()
-        assert not [text for pair in configuration.items() for text in pair if _SECRET.search(text)]
-        assert Settings.of(Session(configuration)) == settings
-
-
-def test_specification_template_has_default_settings() -> None:
-    settings = Settings.of(Session(yaml.safe_load(SPEC)["configuration"]))
-    assert settings == Settings("127.0.0.1:9090", "flights", "pipeline", "", {}, "100000")
-
-
-def test_unknown_name_cannot_be_set() -> None:
-    with pytest.raises(KeyError, match="nothing"):
-        filled(SPEC, "s", {"nothing": "x"})
-
-
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("transformations/*.py")), ids=lambda file: file.stem)
-def test_tables_of_the_pipeline_are_read_in_sql(file: Path) -> None:
-    """A frame's `table` would be that of an earlier run, without a dependency on this one."""
-    read = [
-        node.func.value.attr
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "table"
-        and isinstance(node.func.value, ast.Attribute)
-    ]
-    assert read == []  # `dp.table` is a decorator, of a name
-
-
-def test_names_are_escaped_in_sql() -> None:
-    assert lookup({}, "x", 5) == "5"
-    assert lookup({"b": 3, "a'\\": 2}, "x", 5) == "CASE x WHEN 'a\\'\\\\' THEN 2 WHEN 'b' THEN 3 ELSE 5 END"
+def test_example_of_flights_is_valid() -> None:
+    _, definition = read(folder_of("example:flights"))
+    assert definition.topic == "flights"
+    assert definition.tables.keys() == {f"gold_delay_by_{name}" for name in ("carrier", "route", "hour")}
+    assert not definition.tables.keys() & {*TABLES}
+    assert all(section.chart for section in definition.report.values())

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.pipeline.project import Project
+from sharebroker_server.pipeline.run_folder import RunFolder
 from sharebroker_server.pipeline.spark_process import (
     NoSparkError,
     PipelineError,
+    SparkProgram,
     SparkRun,
     cause,
     find_spark,
@@ -49,9 +50,18 @@ def test_environment_variables_are_not_inherited(tmp_path: Path) -> None:
         "JAVA_HOME": "/j",
         "A": "b",
     }
-    found = variables(tmp_path, tmp_path / "code", tmp_path / "conf", inherited)
-    assert (found["A"], found["JAVA_HOME"], found["PYTHONPATH"]) == ("b", "/j", str(tmp_path / "code"))
+    folder = RunFolder(tmp_path)
+    found = variables(tmp_path, folder, inherited)
+    assert (found["A"], found["JAVA_HOME"], found["PYTHONPATH"]) == ("b", "/j", str(folder.code))
     assert not {"VIRTUAL_ENV", "SPARK_REMOTE"} & found.keys()
+
+
+def test_driver_of_a_cluster_is_reachable_and_executors_have_their_python(tmp_path: Path) -> None:
+    inherited, folder = {"JAVA_HOME": "/j", "PYSPARK_PYTHON": "/usr/bin/python3"}, RunFolder(tmp_path)
+    local, remote = (variables(tmp_path, folder, inherited, local=local) for local in (True, False))
+    assert (local["SPARK_LOCAL_IP"], local["PYSPARK_PYTHON"]) == ("127.0.0.1", f"{tmp_path}/bin/python")
+    assert "SPARK_LOCAL_IP" not in remote
+    assert remote["PYSPARK_PYTHON"] == "/usr/bin/python3"
 
 
 OUTPUT = """\
@@ -99,7 +109,7 @@ import os, sys
 print("Flow spark_catalog.default.bronze is RUNNING.", flush=True)
 print("lock", os.fstat(int(os.environ["LOCK"])).st_ino, flush=True)
 print(os.environ["TMPDIR"], *sys.argv[1:], flush=True)
-if sys.argv[1] == "dry-run":
+if sys.argv[3] == "dry-run":
     sys.stderr.write("sharebroker_spark.driver.LeaseLostError: Lost 8 records.\\n")
     print("Flow spark_catalog.default.bronze has FAILED.", flush=True)
     sys.exit(3)
@@ -109,14 +119,14 @@ if os.environ.get("HANG"):
 
 
 class Harness:
-    """A project whose launcher is a script, in an environment with this interpreter."""
+    """A folder whose launcher is a script, in an environment with this interpreter."""
 
     def __init__(self, folder: Path) -> None:
         self.spark = folder / "spark"
         (self.spark / "bin").mkdir(parents=True)
         (self.spark / "bin" / "python").symlink_to(sys.executable)
-        self.project = Project(folder / "project")
-        package = self.project.code / "sharebroker_server" / "pipeline"
+        self.folder = RunFolder(folder / "folder")
+        package = self.folder.code / "sharebroker_server" / "pipeline"
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
         (package / "launcher.py").write_text(LAUNCHER)
@@ -124,14 +134,17 @@ class Harness:
         self.stages: list[tuple[str, int]] = []
 
     def run(self, command: str) -> None:
-        run_spark(self.spark, self.project, self.lock.fileno(), command, self.show)
+        run_spark(self.program(command), self.show)
+
+    def program(self, command: str) -> SparkProgram:
+        return SparkProgram(self.spark, self.folder, self.lock.fileno(), [command])
 
     def show(self, run: SparkRun) -> None:
         self.stages.append((run.stage, len(run.flows)))
 
     @property
     def log(self) -> list[str]:
-        return self.project.log.read_text().splitlines()
+        return self.folder.log.read_text().splitlines()
 
 
 @pytest.fixture
@@ -149,9 +162,9 @@ def test_progress_is_shown_after_every_line(harness: Harness) -> None:
 
 def test_output_is_kept_in_the_log(harness: Harness) -> None:
     harness.run("run")
-    project = harness.project
+    folder = harness.folder
     assert harness.log[0] == "Flow spark_catalog.default.bronze is RUNNING."
-    assert harness.log[2] == f"{project.temporary} run {project.spec} {project.report}"
+    assert harness.log[2] == f"{folder.temporary} {folder.spec} {folder.report} run"
 
 
 def test_spark_inherits_the_lock_of_the_folder(harness: Harness) -> None:
@@ -163,7 +176,7 @@ def test_failed_run_names_table_cause_and_log(harness: Harness) -> None:
     with pytest.raises(PipelineError) as failed:
         harness.run("dry-run")
     assert str(failed.value) == (
-        f"The pipeline failed in bronze: Lost 8 records. (log: {harness.project.log}). "
+        f"The pipeline failed in bronze: Lost 8 records. (log: {harness.folder.log}). "
         "Run it again to continue from its checkpoints."
     )
 
@@ -177,5 +190,5 @@ def test_interrupted_run_ends_all_processes(harness: Harness, monkeypatch: pytes
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_spark(harness.spark, harness.project, harness.lock.fileno(), "run", interrupt)
+        run_spark(harness.program("run"), interrupt)
     assert time.monotonic() - began < 30

@@ -1,77 +1,157 @@
-"""Expressions of Spark's SQL: the rules that reject a flight from silver, and literals.
+"""Expressions of Spark's SQL: the stages from a record to a row, and literals.
 
-The rules read the columns `text` (the record's value or NULL), `sound` (whether it is UTF-8) and `raw` (its
-JSON fields as text). The first rule that applies rejects the record.
+Each stage is a list of expressions on the columns of the stage before. The first has the columns of
+`bronze_records`. The last has the delivery, the fields, and `_verdict`: why the record is rejected, or NULL.
+The first reason that applies counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-TEXTS: Final = ("date", "carrier", "flight", "tailnum", "origin", "dest")
-NUMBERS: Final = ("dep_time", "dep_delay", "arr_delay")
-_NEEDED: Final = ("date", "carrier", "origin", "dest")
-_LATEST: Final = 2400
+from sharebroker_server.pipeline.core.definition import DELIVERY, Definition, FieldType
+
 _MAX_QUOTED: Final = 30
 """The number of characters of an invalid value in the reason."""
+_MAX_BYTES_SHOWN: Final = 200
+_TEXT: Final = "STRING"
+_CARRIED: Final = (*(f"_{name}" for name in DELIVERY), "_text")
 
-RAW_SCHEMA: Final = ", ".join(f"{name} STRING" for name in (*TEXTS, *NUMBERS, "_corrupt"))
-"""All fields as text, to distinguish an invalid number from a missing one."""
+DECODED: Final = "_decoded"
+"""A column that the caller adds before the stages of Avro and Arrow values: value and reason."""
 
-
-class Rule(NamedTuple):
-    """Rejects a record if `condition` holds; both are SQL, and `reason` yields a string."""
-
-    condition: str
-    reason: str
+Stage = list[str]
 
 
-def rules() -> list[Rule]:
-    """Returns all rules in order."""
+def stages(definition: Definition) -> list[Stage]:
+    """Returns the stages of the definition's format."""
+    parsed = _json(definition) if definition.value.format == "json" else _decoded(definition)
+    return [*parsed, ["*", f"{_first_reason(definition)} AS _verdict"]]
+
+
+def accepted(definition: Definition) -> Stage:
+    """Returns the columns of `silver_records`, computed for rows without a reason."""
+    row = ["_row"] if definition.value.format == "arrow" else []
+    further = [f"{text} AS {quoted(name)}" for name, text in definition.columns.items()]
+    return [*(f"_{name}" for name in DELIVERY), *row, *map(quoted, definition.value.fields), *further]
+
+
+def rejected(definition: Definition) -> Stage:
+    """Returns the columns of `silver_rejected`."""
+    row = ["_row AS row"] if definition.value.format == "arrow" else []
+    return [*(f"_{name} AS {name}" for name in DELIVERY), *row, "_text AS text", "_verdict AS reason"]
+
+
+def row_type(definition: Definition) -> str:
+    """Returns the fields of a value as a type of Spark's."""
+    fields = (f"{quoted(name)}: {kind.kind}" for name, kind in definition.value.types().items())
+    return f"STRUCT<{', '.join(fields)}>"
+
+
+def _json(definition: Definition) -> list[Stage]:
+    """All fields are read as text, to distinguish an invalid number from a missing one."""
+    types = definition.value.types()
+    names = ", ".join(f"{quoted(name)} STRING" for name in (*types, "_corrupt_record"))
+    text = "IF(is_valid_utf8(CAST(value AS STRING)), CAST(value AS STRING), NULL)"
+    options = "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt_record')"
+    parsed = f"from_json({text}, {literal(names)}, {options}) AS _raw"
+    whole = _cases(
+        {
+            "_text IS NULL": "'no value'",
+            "NOT _sound": "'not UTF-8'",
+            "_raw IS NULL OR _raw._corrupt_record IS NOT NULL": (
+                f"concat('not a JSON object: ', {_left('_text')})"
+            ),
+        }
+    )
+    typed = {name: typed_text(f"_raw.{quoted(name)}", kind) for name, kind in types.items()}
+    invalid = {
+        f"_raw.{quoted(name)} IS NOT NULL AND {typed[name]} IS NULL": _mismatch(name, types[name])
+        for name in types
+        if types[name].kind.upper() != _TEXT
+    }
+    missing = _missing(types, "_raw.")
     return [
-        Rule("text IS NULL", "'no value'"),
-        Rule("NOT sound", "'not UTF-8'"),
-        Rule("raw IS NULL OR raw._corrupt IS NOT NULL", f"concat('not a JSON object: ', {_quoted('text')})"),
-        *(Rule(f"coalesce(raw.{name}, '') = ''", f"'{name} is missing'") for name in _NEEDED),
-        Rule("try_to_date(raw.date, 'yyyy-MM-dd') IS NULL", _not("date", "a date")),
-        *(
-            Rule(f"raw.{name} IS NOT NULL AND try_cast(raw.{name} AS INT) IS NULL", _not(name, "a number"))
-            for name in NUMBERS
-        ),
-        Rule(
-            f"CAST(raw.dep_time AS INT) NOT BETWEEN 0 AND {_LATEST} OR CAST(raw.dep_time AS INT) % 100 > 59",
-            _not("dep_time", "a time of day"),
-        ),
-        Rule("raw.dep_time IS NULL", "'never departed'"),
-        Rule("raw.arr_delay IS NULL", "'no arrival'"),
+        [
+            *_delivery(),
+            "make_valid_utf8(CAST(value AS STRING)) AS _text",
+            "is_valid_utf8(CAST(value AS STRING)) AS _sound",
+            parsed,
+        ],
+        [
+            *_CARRIED,
+            f"coalesce({whole}, {_cases(missing | invalid)}) AS _reason",
+            *(f"{expression} AS {quoted(name)}" for name, expression in typed.items()),
+        ],
     ]
 
 
-def reason() -> str:
-    """Returns an expression for the reason of a rejection, or NULL."""
-    cases = " ".join(f"WHEN {rule.condition} THEN {rule.reason}" for rule in rules())
-    return f"CASE {cases} END"
-
-
-def typed() -> list[str]:
-    """Returns expressions of the columns of silver; `hour` is that of departure, 0 to 23."""
-    texts = [f"raw.{name} AS {name}" for name in TEXTS if name != "date"]
-    numbers = [f"CAST(raw.{name} AS INT) AS {name}" for name in NUMBERS]
+def _decoded(definition: Definition) -> list[Stage]:
+    types = definition.value.types()
+    shown = f"hex(left(value, {_MAX_BYTES_SHOWN})) AS _text"
+    arrow = definition.value.format == "arrow"
+    row = "posexplode_outer(_decoded.value) AS (_row, _fields)" if arrow else "_decoded.value AS _fields"
+    whole = {"_decoded.reason IS NOT NULL": "_decoded.reason"}
+    if arrow:
+        whole |= {"_row IS NULL": "'no rows'"}
+    carried = [*_CARRIED, *(["_row"] if arrow else [])]
     return [
-        "to_date(raw.date, 'yyyy-MM-dd') AS date",
-        *texts,
-        *numbers,
-        "CAST(CAST(raw.dep_time AS INT) DIV 100 % 24 AS INT) AS hour",
+        [*_delivery(), shown, "_decoded", row],
+        [
+            *carried,
+            f"{_cases(whole | _missing(types, '_fields.'))} AS _reason",
+            *(f"_fields.{quoted(name)} AS {quoted(name)}" for name in types),
+        ],
     ]
 
 
-def _not(name: str, what: str) -> str:
-    return f"concat('{name} is not {what}: ', {_quoted(f'raw.{name}')})"
+def _delivery() -> Stage:
+    return [f"{name} AS _{name}" for name in DELIVERY]
 
 
-def _quoted(expression: str) -> str:
+def _missing(types: Mapping[str, FieldType], row: str) -> dict[str, str]:
+    required = [name for name, kind in types.items() if kind.required]
+    return {f"{row}{quoted(name)} IS NULL": literal(f"{name} is missing") for name in required}
+
+
+def _first_reason(definition: Definition) -> str:
+    failed = {f"NOT ({condition})": literal(reason) for reason, condition in definition.checks.items()}
+    return f"coalesce(_reason, {_cases(failed)})"
+
+
+def _cases(rules: Mapping[str, str]) -> str:
+    """Returns the reason of the first condition that holds, or NULL."""
+    cases = " ".join(f"WHEN {condition} THEN {reason}" for condition, reason in rules.items())
+    return f"CASE {cases} END" if cases else "CAST(NULL AS STRING)"
+
+
+def typed_text(text: str, kind: FieldType) -> str:
+    """Returns an expression that converts text of JSON to a type, or yields NULL."""
+    if kind.nested:
+        return f"from_json({text}, {literal(kind.kind)})"
+    match kind.kind.upper():
+        case sql_type if sql_type == _TEXT:
+            return text
+        case "DATE":
+            return f"try_to_date({text}, 'yyyy-MM-dd')"
+        case "BINARY":
+            return f"try_to_binary({text}, 'base64')"
+        case _:
+            return f"try_cast({text} AS {kind.kind})"
+
+
+def _mismatch(name: str, kind: FieldType) -> str:
+    return f"concat({literal(f'{name} is not {kind.meaning}: ')}, {_left(f'_raw.{quoted(name)}')})"
+
+
+def _left(expression: str) -> str:
     return f"left({expression}, {_MAX_QUOTED})"
+
+
+def quoted(name: str) -> str:
+    """Returns the name of a column in SQL."""
+    return f"`{name}`"
 
 
 def literal(text: str) -> str:

@@ -10,10 +10,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sharebroker_server.pipeline import state_replay
 from sharebroker_server.pipeline.core.sql import lookup
-from sharebroker_server.pipeline.project import DEFAULT_LIMIT, Settings
+from sharebroker_server.pipeline.settings import DEFAULT_LIMIT, Settings
+from sharebroker_server.pipeline.shipping import ship_code
 
 spark: Any = SparkSession.active()
-settings = Settings.of(spark)
+settings = Settings.of(spark.conf.get)
+ship_code(spark)
 _KEY = "`group`, topic, partition"
 
 
@@ -27,14 +29,14 @@ def state_folded() -> DataFrame:
         spark.read.format("sharegroup-state")
         .option("bootstrap", settings.server)
         .option("groups", settings.watch)
-        .option("topics", settings.topic)
+        .option("topics", settings.definition.topic)
         .load()
         .to(from_arrow_schema(state_replay.LOG))
     )
     folded = log.groupBy(*state_replay.KEY).applyInArrow(
         state_replay.folded, from_arrow_schema(state_replay.FOLDED)
     )
-    return folded.crossJoin(spark.sql("SELECT count(*) AS read_before FROM bronze_flights"))
+    return folded.crossJoin(spark.sql("SELECT count(*) AS read_before FROM bronze_records"))
 
 
 @dp.materialized_view(comment="Checkpoints and deltas in the log, and the coordinator's state.")
@@ -68,7 +70,7 @@ def failed_records() -> DataFrame:
         spark.read.format("sharegroup-failed")
         .option("bootstrap", settings.server)
         .option("groups", settings.watch)
-        .option("topics", settings.topic)
+        .option("topics", settings.definition.topic)
         .load()
     )
 
@@ -86,7 +88,7 @@ def gold_poison() -> DataFrame:
           FROM state_history WHERE fate = 'available' AND delivery_count >= {limit}
         )
         SELECT p.*, left(make_valid_utf8(CAST(b.value AS STRING)), 200) AS value
-        FROM poison p LEFT JOIN bronze_flights b
+        FROM poison p LEFT JOIN bronze_records b
           ON p.topic = b.topic AND p.partition = b.partition AND p.first_offset = b.offset
     """)
 
@@ -102,7 +104,7 @@ def gold_publish_to_accept() -> DataFrame:
         ), timed AS (
           SELECT e.`group`, e.topic,
                  timestampdiff(MILLISECOND, b.timestamp, e.finished_at) / 1000D AS seconds
-          FROM ended e JOIN bronze_flights b USING (topic, partition, offset)
+          FROM ended e JOIN bronze_records b USING (topic, partition, offset)
         )
         SELECT `group`, topic, count(*) AS records, percentile_approx(seconds, 0.5) AS seconds_p50,
                percentile_approx(seconds, 0.95) AS seconds_p95, max(seconds) AS seconds_max

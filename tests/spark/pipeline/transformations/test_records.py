@@ -17,20 +17,20 @@ pytestmark = [
 
 
 def test_records_are_streamed_and_aggregates_are_recomputed(definitions: Definitions) -> None:
-    streamed = {"bronze_flights", "silver_flights", "silver_rejected"}
+    streamed = {"bronze_records", "silver_records", "silver_rejected"}
     assert {name for name, (kind, _) in definitions.outputs.items() if kind == "StreamingTable"} == streamed
     assert all(comment.endswith(".") for _, comment in definitions.outputs.values())
 
 
 def test_silver_has_typed_flights(definitions: Definitions) -> None:
-    first = next(row for row in definitions.tables["silver_flights"] if row["offset"] == 0)
+    first = next(row for row in definitions.tables["silver_records"] if row["_offset"] == 0)
     flight = FLIGHTS[0]
     assert (first["date"], first["carrier"], first["dep_time"]) == (flight.date, flight.carrier, 517)
-    assert (first["dep_delay"], first["arr_delay"], first["delivery_count"]) == (2, 10, 1)
+    assert (first["dep_delay"], first["arr_delay"], first["_delivery_count"]) == (2, 10, 1)
 
 
 def test_each_record_is_either_a_flight_or_rejected(definitions: Definitions) -> None:
-    flights = [row["offset"] for row in definitions.tables["silver_flights"]]
+    flights = [row["_offset"] for row in definitions.tables["silver_records"]]
     rejected = [row["offset"] for row in definitions.tables["silver_rejected"]]
     assert sorted(flights + rejected) == [row["offset"] for row in bronze()]
 

@@ -1,0 +1,82 @@
+"""`sharebroker pipeline init`: writes a project for a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from sharebroker.cli.options import DEFAULT_SERVER, Server, Topic
+from sharebroker.cli.output import print_notice
+from sharebroker_server.pipeline.core import proposal
+from sharebroker_server.pipeline.failures import failures
+from sharebroker_server.pipeline.project import FILE, ProjectError
+from sharebroker_server.pipeline.sampling import fields_of, first_values
+
+_AVRO_FILE: Final = "value.avsc"
+
+Where = Annotated[
+    Path | None, typer.Option("--project", help="Folder to write. Default: one named like the topic.")
+]
+InGroup = Annotated[
+    str | None, typer.Option("--group", "-g", help="Share group that reads. Default: TOPIC-pipeline.")
+]
+AvroSchema = Annotated[
+    Path | None,
+    typer.Option("--avro-schema", help="Schema of Avro values, a file of JSON."),
+]
+Confluent = Annotated[
+    bool,
+    typer.Option("--confluent", help="A schema id precedes Avro values, as Confluent's clients write it."),
+]
+Sampled = Annotated[
+    int, typer.Option("--records", min=1, max=100_000, help="Number of records to propose fields from.")
+]
+
+
+def init(
+    topic: Topic,
+    project: Where = None,
+    group: InGroup = None,
+    avro_schema: AvroSchema = None,
+    confluent: Confluent = False,
+    records: Sampled = 1000,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Write a project for a topic: fields of its values, checks, tables and a report, to be edited.
+
+    Reads the topic's first records without a group. Values are JSON objects or Arrow IPC streams; for Avro a
+    schema is required. Files that exist are not changed.
+    """
+    folder = project or Path(topic)
+    with failures():
+        if (folder / FILE).exists():
+            raise ProjectError(f"{folder / FILE} exists; choose another folder with --project.")
+        values = asyncio.run(first_values(server, topic, records))
+        schema = None if avro_schema is None else avro_schema.read_text(errors="replace")
+        objects = proposal.json_objects(values)
+        value_format, found = fields_of(values, objects, schema)
+        fields, unusable = proposal.usable(found)
+        value: dict[str, Any] = {"format": value_format, "fields": fields}
+        files = {}
+        if schema is not None:
+            value |= {"avro_schema": _AVRO_FILE} | ({"framing": "confluent"} if confluent else {})
+            files[_AVRO_FILE] = schema
+        grouped = next(iter(proposal.group_columns(objects, fields)), None)
+        files |= proposal.project_files(topic, group or f"{topic}-pipeline", value, grouped)
+        _write(folder, files)
+    for name in unusable:
+        print_notice(f"The field {name!r} cannot be a column; it is left out.")
+    print_notice(f"Wrote {folder / FILE} with {len(fields)} fields. Edit it, then run:")
+    print_notice(f"sharebroker pipeline run {folder} --from-beginning")
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes the files that do not exist, the definition last: an interrupted call can be repeated."""
+    for name, text in sorted(files.items(), key=lambda file: file[0] == FILE):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if not (folder / name).exists():
+            (folder / name).write_text(text)

@@ -1,0 +1,72 @@
+"""Decodes Avro values by their schema, and prints the rows and the reasons; needs no running Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from sharebroker_server.pipeline.decoding import decoded
+from sharebroker_spark.core.options import OptionError
+from sharebroker_spark.values import avro_decoder, decoder
+from tests.spark.programs.session import report
+
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+    ],
+}
+KIND = pa.struct(
+    [
+        ("id", pa.int64()),
+        ("note", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("tags", pa.list_(pa.string())),
+        ("absent", pa.int32()),
+    ]
+)
+ROWS = [
+    {"id": number, "note": None if number % 2 else f"n{number}", "at": 1000 * number, "tags": ["a"] * number}
+    for number in range(3)
+]
+
+
+def written(row: dict[str, Any]) -> bytes:
+    content = io.BytesIO()
+    fastavro.schemaless_writer(content, fastavro.parse_schema(SCHEMA), row)
+    return content.getvalue()
+
+
+def refused(schema: str) -> str:
+    try:
+        avro_decoder(schema, KIND)
+    except OptionError as error:
+        return str(error)
+    return ""
+
+
+VALUES = [*map(written, ROWS), None, b"", written(ROWS[1])[:-1], written(ROWS[1]) + b"\0", b"\xff" * 40]
+plain = avro_decoder(json.dumps(SCHEMA), KIND)(pa.array(VALUES, pa.binary()))
+framed = [b"\0\0\0\0\7" + written(ROWS[0]), written(ROWS[1]), b"\0\0"]
+confluent = avro_decoder(json.dumps(SCHEMA), KIND, confluent=True)(pa.array(framed, pa.binary()))
+narrow = avro_decoder(json.dumps(SCHEMA), pa.struct([("id", pa.int8())]))
+large = narrow(pa.array([written(ROWS[0]), written({**ROWS[0], "id": 1000})], pa.binary()))
+texts = decoder("json", pa.struct([("id", pa.int64())]))
+both = decoded(pa.array([b'{"id": 1}', b"[", None], pa.binary()), lambda: texts)
+report(
+    rows=json.loads(json.dumps(plain.column.to_pylist(), default=str)),
+    reasons=[plain.reasons.get(index) for index in range(len(VALUES))],
+    confluent=[confluent.reasons.get(index) for index in range(len(framed))],
+    large=[large.reasons.get(index) for index in range(2)],
+    both=both.to_pylist(),
+    refused=[refused(schema) for schema in ("", "{", '"absent"', "[1]")],
+    ready=True,
+)

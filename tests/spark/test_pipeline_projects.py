@@ -1,0 +1,130 @@
+"""Projects of other topics through the whole pipeline: proposed, changed and replayed, and on a cluster."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sharebroker import Admin, Producer
+from tests.pipeline.command import SPARK, command, finished, tables
+from tests.spark.clusters import cluster as spark_cluster
+from tests.spark.environment import ENVIRONMENT, START_SECONDS
+from tests.testkit.brokers import Cluster, one_process
+
+pytestmark = [
+    pytest.mark.skipif(
+        not (ENVIRONMENT / "spark-home").exists(),
+        reason="Spark's environment is missing or too old: make spark",
+    ),
+    pytest.mark.slow,
+    pytest.mark.timeout(4 * START_SECONDS),
+    pytest.mark.xdist_group("spark pipeline"),
+]
+SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+WRITE = """
+import io, json, sys
+import fastavro
+for number in range(int(sys.argv[2])):
+    content = io.BytesIO(b"\\0\\0\\0\\0\\1")
+    content.seek(5)
+    fastavro.schemaless_writer(content, fastavro.parse_schema(json.loads(sys.argv[1])), {"id": number})
+    print(content.getvalue().hex())
+"""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Cluster]:
+    with one_process() as broker:
+        yield broker
+
+
+def publish(broker: Cluster, topic: str, values: Sequence[bytes]) -> None:
+    with Producer(broker.address) as producer:
+        for value in values:
+            producer.send(topic, value)
+
+
+def initialized(broker: Cluster, folder: Path, topic: str, *options: str) -> Path:
+    """The folder of a project that `init` wrote."""
+    program = [str(Path(sys.executable).with_name("sharebroker")), "pipeline", "init", topic]
+    line = [*program, "--project", str(folder / topic), "--server", broker.address, *options]
+    done = finished(line, START_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return folder / topic
+
+
+def run(broker: Cluster, project: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    line = command(broker.address, project / "data", *options, project=str(project))
+    return finished(line, 2 * START_SECONDS)
+
+
+def totals(project: Path) -> tuple[int, int, int]:
+    """The numbers of records, valid rows and rejected rows."""
+    row: dict[str, Any] = tables(project / "data")["totals"][0]
+    assert (row["offsets"], row["differences"]) == (row["bronze"], 0)
+    return row["bronze"], row["silver"], row["rejected"]
+
+
+def test_rejected_rows_are_replayed_after_a_change(broker: Cluster, tmp_path: Path) -> None:
+    with Admin(broker.address) as admin:
+        admin.create_topic("orders", 2)
+    orders = [{"id": number, "state": ("open", "paid")[number % 2]} for number in range(40)]
+    publish(broker, "orders", [json.dumps(order).encode() for order in orders])
+    project = initialized(broker, tmp_path, "orders")
+    publish(broker, "orders", [b'{"id": "o-%d"}' % number for number in range(5)])
+
+    ran = run(broker, project, "--from-beginning")
+    assert ran.returncode == 0, ran.stderr
+    assert totals(project) == (45, 40, 5)
+    found = tables(project / "data")
+    assert {row["reason"] for row in found["rejected"]} == {"state is missing"}
+    assert {row["state"]: row["row_count"] for row in found["groups"]} == {"open": 20, "paid": 20}
+    assert "<h1>orders, read by orders-pipeline</h1>" in (project / "data/report/index.html").read_text()
+
+    publish(broker, "orders", [b'{"id": 100, "state": "open"}'])
+    assert run(broker, project).returncode == 0
+    assert totals(project) == (46, 41, 5)
+    assert sum(row["row_count"] for row in tables(project / "data")["groups"]) == 41  # of this run
+
+    file = project / "pipeline.toml"
+    changed = file.read_text().replace('"BIGINT NOT NULL"', '"STRING NOT NULL"')
+    file.write_text(
+        changed.replace('state = "STRING NOT NULL"', 'state = "STRING"').replace("# day =", "day =")
+    )
+    refused = run(broker, project)
+    assert refused.returncode == 2
+    assert "--replay" in refused.stderr
+    query = project / "tables" / "by_group.sql"
+    query.write_text(
+        "SELECT state, count(*) AS row_count, min(day) AS day FROM silver_records GROUP BY state"
+    )
+    ran = run(broker, project, "--replay")
+    assert ran.returncode == 0, ran.stderr
+    assert totals(project) == (46, 46, 0)
+    assert all(row["day"] for row in tables(project / "data")["groups"])
+
+
+def test_avro_values_are_read_on_a_cluster(broker: Cluster, tmp_path: Path) -> None:
+    with Admin(broker.address) as admin:
+        admin.create_topic("events", 1)
+    python = str(ENVIRONMENT / "bin" / "python")
+    written = subprocess.run([python, "-c", WRITE, json.dumps(SCHEMA), "30"], capture_output=True, check=True)
+    values = [bytes.fromhex(line) for line in io.BytesIO(written.stdout).read().decode().split()]
+    publish(broker, "events", [*values, b"\xff"])
+    schema = tmp_path / "event.avsc"
+    schema.write_text(json.dumps(SCHEMA))
+    project = initialized(broker, tmp_path, "events", "--avro-schema", str(schema), "--confluent")
+    with (project / "pipeline.toml").open("a") as file:
+        file.write('\n[spark]\n"spark.executor.memory" = "512m"\n"spark.driver.host" = "127.0.0.1"\n')
+    with spark_cluster(tmp_path) as master:
+        ran = run(broker, project, "--from-beginning", "--master", master, "--spark", str(SPARK))
+    assert ran.returncode == 0, ran.stderr
+    assert totals(project) == (31, 30, 1)
+    assert tables(project / "data")["rejected"][0]["reason"] == "no schema id precedes the value"

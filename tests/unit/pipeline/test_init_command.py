@@ -1,0 +1,78 @@
+"""`sharebroker pipeline init`: the files of a project for a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sharebroker_server.pipeline import init_command
+from sharebroker_server.pipeline.command import app
+from sharebroker_server.pipeline.project import folder_of, read
+
+VALUES = [
+    b'{"id": %d, "state": "%s", "_offset": 1}' % (number, b"ab"[number % 2 :][:1]) for number in range(8)
+]
+SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+
+
+@pytest.fixture(autouse=True)
+def _topic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def first_values(server: str, topic: str, records: int) -> list[bytes]:
+        return VALUES
+
+    monkeypatch.setattr(init_command, "first_values", first_values)
+    monkeypatch.chdir(tmp_path)
+
+
+def init(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["init", "orders", *arguments])
+
+
+def test_project_is_written_and_valid(tmp_path: Path) -> None:
+    ran = init()
+    assert ran.exit_code == 0, ran.output
+    _, definition = read(folder_of(str(tmp_path / "orders")))
+    assert (definition.topic, definition.group) == ("orders", "orders-pipeline")
+    assert definition.value.fields == {"id": "BIGINT NOT NULL", "state": "STRING NOT NULL"}
+    assert "'_offset' cannot be a column" in ran.output
+    assert "round(avg(`id`), 2) AS `mean_id`" in definition.tables["gold_by_group"].query
+
+
+def test_avro_schema_is_a_file_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "given.avsc").write_text(SCHEMA)
+    options = ("--project", "p", "--group", "g", "--avro-schema", "given.avsc", "--confluent")
+    assert init(*options).exit_code == 0
+    _, definition = read(folder_of("p"))
+    value = definition.value
+    assert (definition.group, value.format, value.framing) == ("g", "avro", "confluent")
+    assert value.avro_schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [(None, "given.avsc"), (b"\xff", "the Avro schema is not a record")]
+)
+def test_schema_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None, text: str) -> None:
+    if content is not None:
+        (tmp_path / "given.avsc").write_bytes(content)
+    ran = init("--avro-schema", "given.avsc")
+    assert ran.exit_code == 2
+    assert text in ran.output
+    assert not (tmp_path / "orders").exists()
+
+
+def test_existing_project_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "pipeline.toml").write_text("mine")
+    ran = init()
+    assert ran.exit_code == 2
+    assert "exists; choose another folder with --project" in ran.output
+    assert (tmp_path / "orders" / "pipeline.toml").read_text() == "mine"
+
+
+def test_other_files_that_exist_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / ".gitignore").write_text("mine")
+    assert init().exit_code == 0
+    assert (tmp_path / "orders" / ".gitignore").read_text() == "mine"
