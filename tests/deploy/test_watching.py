@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -79,6 +80,21 @@ def test_monitors_distinguish_releases(kind: str, endpoints: str) -> None:
     ]
 
 
+_SENTENCE = re.compile(r"[A-Z0-9][^.]+ [^.]+\..*(?<=\.)")
+_UNITS = {
+    "short": "a number",
+    "s": "seconds",
+    "bytes": "KiB, MiB, …",
+    "Bps": "kB/s, MB/s, …",
+    "percentunit": "1 is 100 %",
+    "recps": "records per second",
+    "reqps": "requests per second",
+    "wps": "writes per second",
+    "cps": "counts per second",
+}
+"""Grafana's units for panels, and how it shows them."""
+
+
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_dashboards_can_be_provisioned(path: Path) -> None:
     dashboard = json.loads(path.read_text())
@@ -88,6 +104,39 @@ def test_dashboards_can_be_provisioned(path: Path) -> None:
     for panel in dashboard["panels"]:
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
         assert panel["title"]
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_every_panel_has_a_description(path: Path) -> None:
+    dashboard = json.loads(path.read_text())
+    described = {panel["title"]: panel.get("description", "") for panel in dashboard["panels"]}
+    described[dashboard["title"]] = dashboard.get("description", "")
+    assert not [title for title, text in described.items() if not _SENTENCE.fullmatch(text)]
+    assert not [title for title, text in described.items() if text.rstrip(".").lower() == title.lower()]
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_panels_fill_rows_without_an_overlap(path: Path) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(path.read_text())["panels"]:
+        place = panel["gridPos"]
+        cells = set(
+            itertools.product(
+                range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
+            )
+        )
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    rows = {y for _, y in taken}
+    assert rows == set(range(len(rows)))
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_panels_use_units_of_grafana(path: Path) -> None:
+    """Grafana shows `rps` as reads per second, and an unknown unit as text behind the number."""
+    panels = json.loads(path.read_text())["panels"]
+    units = {panel["title"]: panel["fieldConfig"]["defaults"]["unit"] for panel in panels}
+    assert not {title: unit for title, unit in units.items() if unit not in _UNITS}
 
 
 def _links() -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
