@@ -51,6 +51,8 @@ class JarSet:
 SERVER: Final = JarSet("4.3.1", "server", "4.3.1")
 NEXT_SERVER: Final = JarSet("4.4.0", "broker", "4.4.0")
 """The first release with dead letter queues (KIP-1191); the tools of `SERVER` work against it."""
+MIRROR: Final = JarSet("mirror-4.3.1", "mirror", "4.3.1")
+"""MirrorMaker; it needs the jars of `SERVER` as well."""
 SUITE: Final = JarSet("suite-4.3.1", "suite", "4.3.1")
 WIRE: Final = JarSet("wire-4.3.1", "wire", "4.3.1")
 """Compiled tests of Kafka's core, which are added to those of `SUITE`."""
@@ -58,7 +60,7 @@ WIRE: Final = JarSet("wire-4.3.1", "wire", "4.3.1")
 CLIENTS: Final = {
     version: JarSet(f"clients-{version}", "clients", version) for version in ("4.2.2", "4.3.1", "4.4.0")
 }
-ALL: Final = (SERVER, NEXT_SERVER, SUITE, WIRE, *CLIENTS.values())
+ALL: Final = (SERVER, NEXT_SERVER, MIRROR, SUITE, WIRE, *CLIENTS.values())
 SPARK: Final = JarSet("spark-4.2.0", "spark", "4.2.0")
 """For `make bench-spark` alone."""
 
