@@ -43,7 +43,7 @@ Offsets = Mapping[TopicPartition, GroupOffset]
 
 @dataclass(frozen=True, slots=True)
 class GroupOverview:
-    """A group in short; None is unknown, or does not apply to a consumer group."""
+    """A summary of a group; None is unknown, or does not apply to a consumer group."""
 
     group_id: str
     """The id of the group."""
@@ -90,7 +90,7 @@ async def overviews(admin: Admin) -> list[GroupOverview]:
 def overview(
     listed: GroupListing, described: Described | None, offsets: Offsets | KafkaError | None
 ) -> GroupOverview:
-    """Returns a group in short. A consumer group has its offsets in its description.
+    """Returns a summary of a group. A consumer group has its offsets in its description.
 
     The start offset of a partition, and thus its lag, is not decided before the group reads it. The lag of a
     group that has read no partition is unknown.

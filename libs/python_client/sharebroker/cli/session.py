@@ -109,7 +109,7 @@ def document(record: Record) -> dict[str, Any]:
 
 
 class RecordContent(Protocol):
-    """What a producer gives a record."""
+    """The fields of a record that its producer sets."""
 
     @property
     def key(self) -> bytes | None:

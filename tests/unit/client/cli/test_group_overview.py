@@ -1,4 +1,4 @@
-"""Groups in short, from what the server lists and describes."""
+"""Summaries of groups, from what the server lists and describes."""
 
 from __future__ import annotations
 
