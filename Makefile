@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http wheels release openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels release openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -57,6 +57,9 @@ soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES
 
 chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge what clients saw (MINUTES=5, SEED=7)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+
+upgrade: $(READY) ## replace processes of an older checkout or commit one at a time, and back (FROM=DIR; six minutes)
+	@$(BIN)/python -m tests.chaos.upgrades $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED))
 
 hostile: $(READY) ## attack a server beside an honest client; longest waits and peak memory (ONLY=records: matching attacks)
 	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) --only "$(ONLY)"

@@ -14,7 +14,7 @@ from typing import Final
 
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.keys import Keys
-from tests.testkit.brokers import ROLES, Serve
+from tests.testkit.brokers import ROLES, Program, Serve
 from tests.testkit.namespaces import Machine, machines
 from tests.testkit.proxy import FaultProxy
 from tests.testkit.servers import Server, free_port, running
@@ -127,8 +127,13 @@ class Deployment:
 
 
 @contextlib.asynccontextmanager
-async def deployed(*settings: str, apart: bool = False) -> AsyncIterator[Deployment]:
-    """Starts everything, `apart` with separate networks; stops all of it at the end, whatever its state."""
+async def deployed(
+    *settings: str, apart: bool = False, program: Program | None = None
+) -> AsyncIterator[Deployment]:
+    """Starts everything, `apart` with separate networks; stops all of it at the end, whatever its state.
+
+    The processes run `program` at first if it is given.
+    """
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sharebroker-chaos-")))
         redis = stack.enter_context(running("valkey", "--appendonly", "yes", "--appendfsync", "always"))
@@ -141,6 +146,7 @@ async def deployed(*settings: str, apart: bool = False) -> AsyncIterator[Deploym
             for name, machine in zip(names, there, strict=True)
         ]
         for node in nodes:
+            node.serve.program = program or node.serve.program
             node.serve.launch()
             stack.callback(_end, node)
         await asyncio.gather(*(asyncio.to_thread(node.serve.wait) for node in nodes))

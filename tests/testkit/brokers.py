@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,12 +24,15 @@ from tests.testkit.waiting import until
 ROLES = ("share-coordinator", "group-coordinator", "share-partition-leader", "gateway")
 START_SECONDS = 60.0
 
+Program = tuple[Sequence[str], Mapping[str, str]]
+"""A server's command without options, and additional environment variables: those of another checkout."""
+
 
 @dataclass
 class Serve:
     """One `serve` process: its options without files and addresses, and its facts once it is ready.
 
-    `prefix` precedes its command line.
+    `prefix` precedes its command line. `program` is the server's command with its environment variables.
     """
 
     folder: Path
@@ -39,6 +42,7 @@ class Serve:
     prefix: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
     facts: dict[str, object] = field(default_factory=dict)
+    program: Program = ((sys.executable, "-m", "sharebroker_server.broker"), {})
 
     @property
     def address(self) -> str:
@@ -69,18 +73,10 @@ class Serve:
         """Starts it."""
         self.ready_file.unlink(missing_ok=True)
         kafka = str(self.facts.get("kafka") or f"{self.listen.rpartition(':')[0]}:0")
-        command = [
-            *self.prefix,
-            sys.executable,
-            "-m",
-            "sharebroker_server.broker",
-            "--grpc",
-            self.listen,
-            "--kafka",
-            kafka,
-        ]
+        program, variables = self.program
+        command = [*self.prefix, *program, "--grpc", self.listen, "--kafka", kafka]
         command += ["--ready-file", str(self.ready_file), *self.options]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, **variables, "PYTHONUNBUFFERED": "1"}
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
@@ -147,7 +143,7 @@ def one_process(*options: str) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="sharebroker-") as name:
         data = Path(name) / "data"
         serve = Serve(Path(name), ["--data", str(data), *options], "all")
-        with _serving([serve]):
+        with serving([serve]):
             yield Cluster([serve], f"unix://{data}/valkey/redis.sock")
 
 
@@ -162,7 +158,7 @@ def three_brokers(*options: str) -> Iterator[Cluster]:
             Serve(Path(name), ["--redis", redis.url, "--set", f"node.id={number}", *options], f"all-{number}")
             for number in (1, 2, 3)
         ]
-        with _serving(serves):
+        with serving(serves):
             # A broker gets no partitions until the others list it; later they would move during a test.
             for serve in serves:
                 until(partial(lists_brokers, serve.address, len(serves)), START_SECONDS)
@@ -179,12 +175,13 @@ def four_processes(*options: str) -> Iterator[Cluster]:
         serves = [
             Serve(Path(name), ["--redis", redis.url, "--roles", role, *options], role) for role in ROLES
         ]
-        with _serving(serves):
+        with serving(serves):
             yield Cluster(serves, redis.url, redis)
 
 
 @contextlib.contextmanager
-def _serving(serves: Sequence[Serve]) -> Iterator[None]:
+def serving(serves: Sequence[Serve]) -> Iterator[None]:
+    """Starts brokers at the same time, and stops them at the end."""
     with contextlib.ExitStack() as stack:
         for serve in serves:
             serve.launch()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tarfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import orjson
 import pytest
@@ -35,12 +33,12 @@ from tests.samples.contents import (
     clients,
     described,
 )
+from tests.samples.reading import SAMPLES, contents, load, unpack
 from tests.support.client import REJECT
 from tests.testkit.servers import binaries
 from tests.testkit.shared_servers import Servers
 from tests.testkit.waiting import eventually
 
-SAMPLES = sorted(path.parent for path in (Path(__file__).parents[2] / "samples").glob("*/contents.json"))
 EMBEDDED = "embedded"
 pytestmark = pytest.mark.servers
 
@@ -57,43 +55,13 @@ def settings(
 ) -> ServeSettings:
     """The settings of a broker on a copy of the sample: in a data folder, or in a Redis."""
     data = tmp_path / "data"
-    with tarfile.open(sample / "data.tar.xz") as archive:
-        archive.extractall(data, filter="data")
+    unpack(sample, data)
     url = None
     if request.param != EMBEDDED:
         url = redis_servers.fresh(request.param)
-        load(url, data / "valkey" / "appendonlydir")
+        load(url, data)
     config = BrokerConfig.parse(PROPERTIES)
     return ServeSettings(data=data, redis=url, grpc="127.0.0.1:0", kafka="127.0.0.1:0", config=config)
-
-
-def load(url: str, folder: Path) -> None:
-    """Executes the commands of an append-only file."""
-    with redis.Redis.from_url(url) as client:
-        for file in sorted(folder.glob("*.incr.aof")):
-            for command in commands(file.read_bytes()):
-                if command[0].upper() not in (b"MULTI", b"EXEC"):
-                    client.execute_command(*command)
-
-
-def commands(data: bytes) -> Iterator[list[bytes]]:
-    """Returns the commands of an append-only file: arrays of strings in Redis's protocol."""
-    at = 0
-
-    def number(kind: bytes) -> int:
-        nonlocal at
-        end = data.index(b"\r\n", at)
-        assert data[at : at + 1] == kind
-        value, at = int(data[at + 1 : end]), end + 2
-        return value
-
-    while at < len(data):
-        command = []
-        for _ in range(number(b"*")):
-            size = number(b"$")
-            command.append(data[at : at + size])
-            at += size + 2
-        yield command
 
 
 @asynccontextmanager
@@ -110,11 +78,6 @@ async def started(settings: ServeSettings, sample: Path) -> AsyncIterator[Client
                 yield at
         finally:
             await process.stop()
-
-
-def contents(sample: Path) -> dict[str, Any]:
-    read: dict[str, Any] = orjson.loads((sample / "contents.json").read_bytes())
-    return read
 
 
 async def test_everything_is_read_back_and_in_use(settings: ServeSettings, sample: Path) -> None:

@@ -51,6 +51,24 @@ async def test_a_small_topic_shrinks_to_its_size(client: Client, limit: int) -> 
     await eventually(shrunk)
 
 
+async def test_topics_without_a_size_shrink_to_the_default_of_the_cluster(client: Client) -> None:
+    (topic, topic_id), (larger, larger_id) = await client.create(), await client.create(retention_bytes="-1")
+    for name in (larger, topic):
+        for _ in range(10):
+            await client.publish(name, ["x" * 1000] * 10)
+
+    async def shrunk() -> bool:
+        return await earliest(client, topic_id) == 30
+
+    assert await earliest(client, topic_id) == 0
+    await client.configure_broker("log.retention.bytes", "65536")
+    try:
+        await eventually(shrunk)
+        assert await earliest(client, larger_id) == 0
+    finally:
+        await client.configure_broker("log.retention.bytes", "-1")
+
+
 async def test_old_records_are_deleted_beside_newer_ones(client: Client) -> None:
     topic, topic_id = await client.create(retention_ms="60000")
     now = round(time.time() * 1000)

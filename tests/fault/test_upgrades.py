@@ -1,0 +1,98 @@
+"""Four processes of the release that wrote a sample are replaced one at a time under load, and back again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from sharebroker_server.catalog.features import DEAD_LETTERS, SHARE
+from tests.perf.checkout import HERE, Checkout
+from tests.samples.contents import PROPERTIES, WORKERS, Clients, acquire_partition_0, clients, described
+from tests.samples.reading import SAMPLES, contents, load, unpack
+from tests.support.checkouts import NoHistory, exported, program, revision_of
+from tests.support.traffic import Traffic
+from tests.testkit.brokers import ROLES, Cluster, Serve, serving
+from tests.testkit.servers import running
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("upgrades")]
+
+LASTING: Final = ("records", "share state", "users", "acls", "quotas")
+"""Parts of a sample that do not expire."""
+
+
+@pytest.fixture(params=SAMPLES, ids=lambda path: path.name)
+def sample(request: pytest.FixtureRequest) -> Path:
+    folder: Path = request.param
+    return folder
+
+
+@pytest.fixture
+def earlier(sample: Path, tmp_path: Path) -> Checkout:
+    """The release that wrote the sample."""
+    try:
+        return exported(revision_of(sample), tmp_path / "earlier")
+    except NoHistory as missing:
+        pytest.skip(f"the history of the repository is missing: {missing}")
+
+
+@pytest.fixture
+def cluster(sample: Path, earlier: Checkout, tmp_path: Path) -> Iterator[Cluster]:
+    """Four processes of the earlier release, one for each role, on a copy of the sample."""
+    unpack(sample, tmp_path / "data")
+    with running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis:
+        load(redis.url, tmp_path / "data")
+        options = [word for pair in PROPERTIES for word in ("--set", pair)]
+        serves = [
+            Serve(tmp_path, ["--redis", redis.url, "--roles", role, *options], role, program=program(earlier))
+            for role in ROLES
+        ]
+        with serving(serves):
+            yield Cluster(serves, redis.url, redis)
+
+
+async def replace_all(cluster: Cluster, checkout: Checkout, traffic: Traffic) -> None:
+    """Replaces the processes one at a time; work continues after each."""
+    for serve in cluster.processes:
+        assert await asyncio.to_thread(serve.stop) == 0, serve.log
+        serve.program = program(checkout)
+        await asyncio.to_thread(serve.start)
+        await traffic.moves()
+
+
+async def lasting(at: Clients) -> dict[str, Any]:
+    found = orjson.loads(orjson.dumps(await described(at)))
+    return {part: found[part] for part in LASTING}
+
+
+@pytest.mark.timeout(300)
+async def test_processes_are_replaced_one_at_a_time_and_back(
+    cluster: Cluster, sample: Path, earlier: Checkout
+) -> None:
+    written = {part: contents(sample)[part] for part in LASTING}
+    async with clients(cluster.address, cluster.kafka) as at:
+        topic, topic_id = await at.grpc.create(4)
+        traffic = Traffic(cluster.address, topic, await at.grpc.group())
+        async with traffic.flowing() as books:
+            await replace_all(cluster, HERE, traffic)
+            await at.admin.set_features({SHARE: DEAD_LETTERS})
+            await traffic.moves()
+            await at.admin.set_features({SHARE: 1})
+            await replace_all(cluster, earlier, traffic)
+            await traffic.drain(at.grpc, topic_id)
+        assert not books.broken
+    async with clients(cluster.address, cluster.kafka) as at:  # the gateway has closed the connections
+        found = await lasting(at)
+        for part, value in written.items():
+            kept = found[part]
+            if isinstance(value, dict):  # the test's own topic and group come in addition
+                kept = {key: one for key, one in kept.items() if key in value}
+            assert kept == value, part
+        got = await acquire_partition_0(at, WORKERS, 15, "new worker")
+        counts = {record.offset: record.delivery_count for record in got}
+        assert counts == dict.fromkeys((4, 5, *range(7, 12)), 2) | dict.fromkeys(range(12, 20), 1)
+    assert all("Traceback" not in serve.log for serve in cluster.processes)
