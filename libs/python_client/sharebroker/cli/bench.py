@@ -6,18 +6,20 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import uuid4
 
 import typer
 
-from sharebroker.aio import Admin, Producer, ShareConsumer
+from sharebroker.cli.clients import connect_async_admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples
 from sharebroker.cli.output import print_facts, print_notice
 from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from sharebroker.aio import Admin, ShareConsumer
 
 app = typer.Typer(no_args_is_help=True, help="Measure publishing, consuming and latency.")
 
@@ -92,7 +94,7 @@ def _run(measurement: Coroutine[Any, Any, dict[str, Any]], as_json: bool) -> Non
 async def _temporary(server: str, partitions: int, *, group: bool) -> AsyncIterator[str]:
     """Creates a topic, and a group of the same name that starts at its first record; deletes both."""
     name = f"bench-{uuid4().hex[:12]}"
-    async with Admin(server) as admin:
+    async with connect_async_admin(server) as admin:
         await admin.create_topic(name, partitions)
         try:
             if group:
@@ -116,6 +118,9 @@ async def _delete_group(admin: Admin, name: str) -> None:
 
 async def _publish(server: str, topic: str, records: int, size: int) -> float:
     """Publishes records; returns the seconds until all are durable."""
+    from sharebroker import ProducerConfig
+    from sharebroker.aio import Producer
+
     value = random.Random(size).randbytes(size)
     async with Producer(server, ProducerConfig(linger_ms=5)) as producer:
         await producer.publish(topic, value)  # connects
@@ -136,6 +141,8 @@ async def _produce(server: str, records: int, size: int, partitions: int) -> dic
 async def _consume(server: str, records: int, size: int, partitions: int) -> dict[str, Any]:
     async with _temporary(server, partitions, group=True) as topic:
         await _publish(server, topic, records, size)
+        from sharebroker.aio import ShareConsumer
+
         received, start = 0, 0.0
         async with ShareConsumer(server, topic, [topic], ConsumerConfig()) as consumer:
             patience = clock.Deadline(_PATIENCE)
@@ -154,6 +161,9 @@ async def _consume(server: str, records: int, size: int, partitions: int) -> dic
 
 
 async def _latency(server: str, rate: float, seconds: float, size: int, partitions: int) -> dict[str, Any]:
+    from sharebroker import ProducerConfig
+    from sharebroker.aio import Producer, ShareConsumer
+
     count = max(1, round(rate * seconds))
     async with _temporary(server, partitions, group=True) as topic:
         sent: dict[bytes, float] = {}

@@ -7,17 +7,19 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sharebroker import AcknowledgeType, ConsumerConfig, Record, WakeupError
-from sharebroker.aio import ShareConsumer
 from sharebroker.aio.signals import on_interrupt
 from sharebroker.cli.line_format import Form, printer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
 from sharebroker.cli.output import FAILED, print_notice
 from sharebroker.cli.session import FromBeginning, place, prepare
+
+if TYPE_CHECKING:
+    from sharebroker.aio import ShareConsumer
 
 _NO_TIMEOUT: Final = 3600.0
 _MAX_POLL_RECORDS: Final = 500
@@ -84,6 +86,8 @@ def consume(
         auto_renew=ask,
     )
     session = ConsumeCommand(actions[0], printer(form, as_json), limit, timeout)
+    from sharebroker.aio import ShareConsumer
+
     asyncio.run(session.run(lambda: ShareConsumer(server, group, [topic], config)))
     if session.failed:
         raise typer.Exit(FAILED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import RenderableType
 
@@ -15,12 +15,15 @@ from sharebroker.admin_model import (
     GroupListing,
     GroupOffset,
 )
-from sharebroker.aio.admin import Admin, succeeded
-from sharebroker.blocking.admin import Admin as BlockingAdmin
+from sharebroker.cli.clients import connect_async_admin
 from sharebroker.cli.output import columns, rows_view
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from sharebroker.aio.admin import Admin
+    from sharebroker.blocking.admin import Admin as BlockingAdmin
 
 SHARE: Final = "share"
 CLASSIC: Final = "classic"
@@ -152,7 +155,7 @@ def group_rows(server: str) -> list[dict[str, Any]]:
     """Returns all groups as plain values. Raises KafkaError."""
 
     async def load() -> list[GroupOverview]:
-        async with Admin(server) as admin:
+        async with connect_async_admin(server) as admin:
             return await overviews(admin)
 
     found = asyncio.run(load())
@@ -173,7 +176,9 @@ def find_group(admin: BlockingAdmin, group: str) -> GroupDescription | ConsumerG
         consumers = admin.describe_consumer_groups([group])[group]
         if isinstance(consumers, ConsumerGroupDescription):
             return consumers
-    return succeeded(shared)
+    if isinstance(shared, KafkaError):
+        raise shared
+    return shared
 
 
 def consumer_facts(group: ConsumerGroupDescription) -> dict[str, Any]:

@@ -10,14 +10,16 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from sharebroker.aio.admin import Admin
 from sharebroker.inspection import LogInspection, StoredState
 from sharebroker.verification.rules import Evidence, FindingKind, VerificationFinding, start_of, verify
 from sharebroker.verification.runs import OffsetOutcome, OutcomeRun, RecordLog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from sharebroker.aio.admin import Admin
 
 _ATTEMPTS: Final = 3
 """Times that a partition with findings is read."""

@@ -8,19 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, Literal
 
 import typer
 
-from sharebroker import (
-    Admin,
-    ErrorCode,
-    KafkaError,
-    Producer,
-    ProducerConfig,
-    Publication,
-    TopicDescription,
-)
+from sharebroker import ErrorCode, KafkaError, TopicDescription
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
     MOST,
@@ -35,6 +27,9 @@ from sharebroker.cli.output import print_done
 from sharebroker.cli.progress import progress, size_of
 from sharebroker.cli.reading import CountedLines, Fields, Format, Input, read
 from sharebroker.cli.session import traced
+
+if TYPE_CHECKING:
+    from sharebroker import Admin, Producer, Publication
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5
@@ -119,6 +114,8 @@ def produce(
     if deliver_at is not None and deliver_after is not None:
         raise typer.BadParameter("Use --deliver-at or --deliver-after.", param_hint="--deliver-after")
     headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
+    from sharebroker import Admin, Producer, ProducerConfig
+
     with Admin(server) as admin:
         _check_partition(admin.describe_topic(topic), partition)
         largest = largest_record(admin, topic)
@@ -147,6 +144,8 @@ def _check_partition(topic: TopicDescription, partition: int | None) -> None:
 
 def largest_record(admin: Admin, topic: str) -> int:
     """Returns the bytes that a record may have: `max.message.bytes` of the topic, within a gRPC request."""
+    from sharebroker import ProducerConfig
+
     default = ProducerConfig().max_request_size
     try:
         configs = {config.name: config.value for config in admin.topic_configs(topic)}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from sharebroker.admin_model import EARLIEST, LATEST
-from sharebroker.aio.admin import Admin
-from sharebroker.aio.record_browser import BrowsedRecord, RecordBrowser, RecordFilter
+from sharebroker.cli.clients import connect_async_admin
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
     MOST,
@@ -35,6 +34,10 @@ from sharebroker.cli.output import (
 )
 from sharebroker.cli.session import content
 from sharebroker_protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from sharebroker.aio.admin import Admin
+    from sharebroker.aio.record_browser import BrowsedRecord, RecordBrowser, RecordFilter
 
 app = typer.Typer(no_args_is_help=True, help="Show stored records without consuming them.")
 
@@ -79,6 +82,8 @@ def peek(
 
 
 async def _peek(server: str, place: TopicPartition, offset: int, committed: bool) -> BrowsedRecord:
+    from sharebroker.aio.record_browser import RecordBrowser
+
     async with RecordBrowser(server, committed=committed) as browser:
         return await browser.get(place, offset)
 
@@ -157,13 +162,15 @@ def parse_filter(key: str | None, header: str | None) -> RecordFilter:
     name, equals, value = (header or "").partition("=")
     if header is not None and not name:
         raise typer.BadParameter(f"{header!r} is not of the form NAME or NAME=VALUE.", param_hint="--header")
+    from sharebroker.aio.record_browser import RecordFilter
+
     return RecordFilter(
         None if key is None else key.encode(), name or None, value.encode() if equals else None
     )
 
 
 async def _browse(server: str, selection: RecordSelection, committed: bool) -> list[BrowsedRecord]:
-    async with Admin(server) as admin:
+    async with connect_async_admin(server) as admin:
         count = (await admin.describe_topic(selection.topic)).partitions
         numbers = sorted(set(selection.partitions)) if selection.partitions else range(count)
         places = [TopicPartition(selection.topic, number) for number in numbers]
@@ -172,6 +179,8 @@ async def _browse(server: str, selection: RecordSelection, committed: bool) -> l
         logs = {place: (first[place] or 0, end[place] or 0) for place in places}
         starts = within(logs, await _resolved(admin, places, selection.start))
         ends = within(logs, await _resolved(admin, places, selection.end))
+    from sharebroker.aio.record_browser import RecordBrowser
+
     async with RecordBrowser(server, committed=committed) as browser:
         return await _collect(browser, starts, ends, selection)
 

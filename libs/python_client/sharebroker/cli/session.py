@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import typer
 
-from sharebroker import Admin, ErrorCode, KafkaError, TopicDescription, TopicPartition
+from sharebroker import ErrorCode, KafkaError, TopicDescription, TopicPartition
 from sharebroker.admin_model import EARLIEST, LATEST
 from sharebroker.cli import login
+from sharebroker.cli.clients import connect_admin
 from sharebroker.cli.output import print_notice, text
 from sharebroker.tracing.application import traceparent
 from sharebroker_protocol import tracing
 from sharebroker_protocol.records.record import Record
 from sharebroker_protocol.tracing import settings
+
+if TYPE_CHECKING:
+    from sharebroker.blocking.admin import Admin
 
 _RESET: Final = "share.auto.offset.reset"
 _DENIED: Final = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -38,7 +42,7 @@ def prepare(
 
     Prints a notice if the group is about to start behind existing records.
     """
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         described = admin.describe_topic(topic)
         if from_beginning:
             admin.alter_group_configs(group, {_RESET: "earliest"})

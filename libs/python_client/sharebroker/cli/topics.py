@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Group as Stack
 from rich.console import RenderableType
 
 from sharebroker.admin_model import EARLIEST, LATEST, TopicDescription
-from sharebroker.blocking.admin import Admin
+from sharebroker.cli.clients import connect_admin
 from sharebroker.cli.live import Watch, watch
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
@@ -36,6 +36,9 @@ from sharebroker.cli.output import (
 )
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from sharebroker.blocking.admin import Admin
 
 Offsets = Mapping[TopicPartition, int | None]
 
@@ -79,7 +82,7 @@ def create(
 ) -> None:
     """Create a topic."""
     configs = settings(config, "--config")
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         created = admin.create_topic(name, partitions, configs)
     print_done(topic_row(created), as_json, f"Created topic {name} with {created.partitions} partitions.")
 
@@ -87,7 +90,7 @@ def create(
 @app.command(name="list", epilog=examples("sharebroker topics list", "sharebroker topics list --json"))
 def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """List the topics."""
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         rows = [topic_row(topic) for topic in admin.list_topics()]
     print_rows(
         rows, _TOPIC_COLUMNS, as_json, "There are no topics. Create one: sharebroker topics create NAME"
@@ -109,7 +112,7 @@ def describe(
 
 
 def _described(server: str, name: str) -> dict[str, Any]:
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         topic = admin.describe_topic(name)
         settings = _settings(admin, name)
         partitions = [TopicPartition(name, number) for number in range(topic.partitions)]
@@ -173,7 +176,7 @@ def alter(
     changed = changes(config, unset, "--config")
     if partitions is None and not changed:
         raise typer.BadParameter("Nothing to change: give --partitions, --config or --unset.")
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         if changed:
             admin.alter_topic_configs(name, changed)
         if partitions is not None:
@@ -197,7 +200,7 @@ def delete(
     """
     if not yes:
         _confirm(names)
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         for name in names:
             admin.delete_topic(name)
             if not as_json:
@@ -222,7 +225,7 @@ def recall(
     as_json: AsJson = False,
 ) -> None:
     """Recall a scheduled record: no share group delivers it."""
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         admin.recall_record(TopicPartition(topic, partition), offset)
     recalled = {"topic": topic, "partition": partition, "offset": offset}
     print_done(recalled, as_json, f"Recalled the record at offset {offset} of {topic}-{partition}.")

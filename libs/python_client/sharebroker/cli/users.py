@@ -7,10 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.blocking.admin import Admin
+from sharebroker.cli.clients import connect_admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples
 from sharebroker.cli.output import columns, print_done, print_rows
-from sharebroker_protocol.credentials import read_password
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and delete users.")
 
@@ -33,7 +32,7 @@ def add(
 ) -> None:
     """Create a user, or change the password of a user."""
     password = _password(password_file)
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         admin.set_password(name, password)
     print_done({"name": name}, as_json, f"User {name} can authenticate with the new password.")
 
@@ -41,7 +40,7 @@ def add(
 @app.command(name="list", epilog=examples("sharebroker users list", "sharebroker users list --json"))
 def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """List the users."""
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         rows = [
             {"name": user.name, "mechanisms": ", ".join(sorted(user.iterations))}
             for user in admin.list_users()
@@ -52,7 +51,7 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
 @app.command(epilog=examples("sharebroker users delete alice"))
 def delete(name: User, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """Delete a user. Connections that are authenticated already remain."""
-    with Admin(server) as admin:
+    with connect_admin(server) as admin:
         admin.delete_user(name)
     print_done({"name": name}, as_json, f"Deleted user {name}.")
 
@@ -63,6 +62,8 @@ def _password(file: Path | None) -> str:
         prompted: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
         return prompted
     try:
+        from sharebroker_protocol.credentials import read_password
+
         return read_password(file)
     except ValueError as error:
         raise typer.BadParameter(f"{file}: {error}", param_hint="--password-file") from None

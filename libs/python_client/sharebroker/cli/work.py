@@ -13,7 +13,6 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker import (
-    Admin,
     ConsumerConfig,
     ErrorCode,
     KafkaError,
@@ -21,7 +20,6 @@ from sharebroker import (
     Record,
     Reject,
     Retry,
-    Worker,
     WorkerConfig,
 )
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
@@ -195,6 +193,8 @@ def work(
     )
     try:
         with traced():
+            from sharebroker import Worker
+
             Worker(server, group, [topic], runner.handle, config).run()
     except MaxFailuresError as error:
         print_notice(str(error))
@@ -209,6 +209,8 @@ def work(
 
 def delivery_limit(server: str, group: str) -> int | None:
     """Returns the delivery limit of released records; None without one, or without the right to read it."""
+    from sharebroker import Admin
+
     with Admin(server) as admin:
         try:
             configs = {config.name: config.value for config in admin.group_configs(group)}

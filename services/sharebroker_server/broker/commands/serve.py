@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-import uvloop
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.tracing.settings import read as read_telemetry
 from sharebroker_server.broker.logs import configure_logging, open_audit_file
-from sharebroker_server.broker.observability import log_unknown_variables
-from sharebroker_server.broker.process import run
 from sharebroker_server.broker.settings import (
     CLOSED,
     DEFAULT_DATA,
@@ -164,6 +161,11 @@ def serve(
     ] = False,
 ) -> None:
     """Run a broker with all roles, or with some of them."""
+    import uvloop  # and the modules of all services: not for the help
+
+    from sharebroker_server.broker.observability import log_unknown_variables
+    from sharebroker_server.broker.process import run
+
     configure_logging(log_format)
     try:
         for text, option, lowest in (

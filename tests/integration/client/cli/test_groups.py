@@ -1,9 +1,12 @@
-"""The commands of paused groups, on a server whose circuit breaker pauses them."""
+"""Groups on a running server: those that a circuit breaker pauses, and consumer groups of Kafka clients."""
 
 from __future__ import annotations
 
+from confluent_kafka import Consumer, TopicPartition
+
 from tests.integration.client.cli.commands import create_group, taken
 from tests.integration.client.cli.conftest import Command
+from tests.testkit.brokers import Cluster
 from tests.testkit.waiting import until
 
 
@@ -32,3 +35,24 @@ def test_a_group_whose_records_fail_is_paused_until_it_is_resumed(
     assert sharebroker("groups", "resume", group).err == f"Resumed group {group}.\n"
     assert "paused" not in sharebroker("groups", "describe", group, "--json").data
     taken(sharebroker, topic, group, 8, "--accept")
+
+
+def test_a_consumer_group_is_listed_and_described_with_its_offsets(
+    cluster: Cluster, sharebroker: Command, topic: str, group: str
+) -> None:
+    assert sharebroker("produce", topic, "--partition", "1", stdin=b"record\n" * 5).code == 0
+    settings = {"bootstrap.servers": cluster.kafka, "group.id": group, "enable.auto.commit": False}
+    consumer = Consumer(settings | {"client.id": "ledger", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        until(lambda: consumer.poll(0.5) is not None)
+        consumer.commit(offsets=[TopicPartition(topic, 1, 3)], asynchronous=False)
+        described = sharebroker("groups", "describe", group, "--json").data
+        (listed,) = (row for row in sharebroker("groups", "list", "--json").data if row["group"] == group)
+    finally:
+        consumer.close()
+    assert (listed["type"], listed["state"], listed["members"], listed["lag"]) == ("consumer", "Stable", 1, 2)
+    facts = [described[name] for name in ("type", "state", "topics", "lag")]
+    assert facts == ["consumer", "Stable", [topic], 2]
+    shown = sharebroker("groups", "describe", group)
+    assert (shown.code, "consumer" in shown.out) == (0, True)
