@@ -13,7 +13,9 @@ help: ## list the targets
 
 setup: $(READY) ## create the virtual environment from the lock file
 
-PACKAGES := pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml
+VERSION_FILE := libs/protocol/sharebroker_protocol/version.py
+VERSION = $(shell sed -n 's/^__version__.*"\(.*\)"/\1/p' $(VERSION_FILE))
+PACKAGES := pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml $(VERSION_FILE)
 
 # A checkout changes the times of the lists. Packages are installed again only if the content differs.
 $(READY): requirements.lock $(PACKAGES)
@@ -191,10 +193,10 @@ languages: $(READY) ## build and run a worker in five languages (LANGUAGE=go: on
 	$(BIN)/python -m pytest -q tests/languages $(if $(LANGUAGE),-k $(LANGUAGE))
 
 image: ## build the server's image (needs Docker; BUILD='--secret id=pipconf,src=…' for your own index)
-	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile -t $(or $(IMAGE),sharebroker:0.1.0) .
+	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile -t $(or $(IMAGE),sharebroker:$(VERSION)) .
 
 image-spark: ## build the image with Spark, for `sharebroker pipeline` (1 GB more)
-	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile --target spark -t $(or $(IMAGE),sharebroker-spark:0.1.0) .
+	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile --target spark -t $(or $(IMAGE),sharebroker-spark:$(VERSION)) .
 
 helm: .cache/bin/helm .cache/deploy/.ready ## install helm (needs Go; two minutes) and manifest validators, for the chart's tests
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sharebroker_protocol.version import __version__ as version
 from tests.architecture.sources import ROOT
 
 DISTRIBUTIONS = {
@@ -151,15 +152,19 @@ def test_client_without_the_extra_cli_names_it() -> None:
     )
 
 
-def test_all_distributions_and_the_chart_have_one_version() -> None:
-    projects = {
-        path: tomllib.loads((path / "pyproject.toml").read_text())["project"]
-        for path in (*DISTRIBUTIONS.values(), ROOT / "libs" / "spark_source")
-    }
-    (version,) = {project["version"] for project in projects.values()}
+@pytest.mark.parametrize("folder", [*DISTRIBUTIONS.values(), ROOT / "libs" / "spark_source"])
+def test_a_distribution_reads_the_common_version(folder: Path) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    command = [sys.executable, "-m", "hatchling", "version"]
+    printed = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=60)
+    assert printed.stdout.strip() == version
+
+
+def test_the_chart_and_the_images_have_the_common_version() -> None:
     chart = yaml.safe_load((ROOT / "deploy" / "helm" / "sharebroker" / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == version
-    for name in ("Makefile", "docker-compose.yml", "deploy/README.md", "docs/install.md"):
+    for name in ("docker-compose.yml", "deploy/README.md", "docs/install.md"):
         images = re.findall(r"sharebroker(?:-spark)?:(\d[\w.]*)", (ROOT / name).read_text())
         assert set(images) == {version}, name
 
