@@ -232,6 +232,22 @@ async def test_a_letter_of_unknown_outcome_stays_at_its_partition(world: World) 
     assert [call.partition for call in world.route.sent] == [1, 1]
 
 
+async def test_letters_are_written_to_a_topic_that_was_created_again(world: World) -> None:
+    """The letters in the deleted topic are gone, also those whose response was lost."""
+    world.route.faults = [(True, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "lost"))]
+    partition = await world.source(failed(1, 2), key=SharePartitionKey(GROUP, TOPIC, 1))
+    world.mover.add(partition)
+    await eventually(lambda: len(world.route.sent) == 1)
+    successor = "E" * 22
+    await world.harness.append_to_catalog(TopicRecord(Topic(successor, "dlq.again", 1)))
+    world.settings.topics[DLQ_NAME] = DeadLetterTopic(successor, 1, True, 1_000_000)
+    await eventually(lambda: not world.mover.partitions(), timeout=1000)
+    assert [(call.topic_id, call.partition) for call in world.route.sent] == [(DLQ, 1), (successor, 0)]
+    log = (await world.harness.leadership.led(successor, 0)).log
+    (stored,) = await log.read(0, 1 << 20)
+    assert len(list(DefaultRecordBatch(stored.data))) == 2
+
+
 async def test_held_letters_are_written_once_the_topic_exists(world: World) -> None:
     topic = world.settings.topics.pop(DLQ_NAME)
     partition = await world.source(failed(1, 3))
