@@ -112,7 +112,7 @@ bench-link: $(READY) ## CPU per command of the Redis link and of redis-py (half 
 bench-rights: $(READY) ## cost of users and ACLs, in interleaved pairs (half an hour; BENCH=--quick: one short pair)
 	@$(BIN)/python -m tests.perf.rights $(BENCH)
 
-bench-window: $(READY) ## cost of held and waiting records, in interleaved pairs (a quarter of an hour; BENCH=--quick: one short pair)
+bench-window: $(READY) ## cost of held and waiting records, in interleaved pairs (18 minutes; BENCH=--quick: one short pair)
 	@$(BIN)/python -m tests.perf.window $(BENCH)
 
 bench-dead-letters: $(READY) ## a minute of 20,000 rejected records a second, and the cost of dead letters (a quarter of an hour; BENCH=--quick)

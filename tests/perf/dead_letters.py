@@ -45,9 +45,9 @@ LETTER_SECONDS: Final = 60.0
 """Seconds in which the last letters must be written."""
 
 REJECT_EVERY: Final = 2000
-RECORDS: Final = 1_000_000
+RECORDS: Final = 4_000_000
 QUICK_RECORDS: Final = 100_000
-PAIR_SECONDS: Final = 120.0
+PAIR_SECONDS: Final = 150.0
 QUICK_PAIR_SECONDS: Final = 45.0
 """The time that a pair takes on two cores."""
 

@@ -85,7 +85,7 @@ class Pairs:
         Returns the comparisons and a sentence for each failure.
         """
         progress = Console(stderr=True)
-        progress.print(f"{number} pairs take about {expected(number, seconds)}", style="dim")
+        progress.print(f"time to expect: {expected(number, seconds)}", style="dim")
         begun = time.monotonic()
         figures, failures = measure(self, number, progress)
         found = [one for one in comparisons(figures) if one.figure in FIGURES]

@@ -58,10 +58,10 @@ DUE_MS: Final = 3000
 JOIN_SECONDS: Final = 1.0
 DUE_SECONDS: Final = 60.0
 
-RECORDS: Final = 2_000_000
+RECORDS: Final = 4_000_000
 QUICK_RECORDS: Final = 100_000
-PAIR_SECONDS: Final = 200.0
-QUICK_PAIR_SECONDS: Final = 80.0
+PAIR_SECONDS: Final = 210.0
+QUICK_PAIR_SECONDS: Final = 60.0
 """The time that a pair takes on two cores."""
 AT_ONCE: Final = 500
 

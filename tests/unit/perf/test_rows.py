@@ -64,7 +64,7 @@ def test_pairs_compare_both_sides_and_report_failures(
     assert failures == [f"pair {number}, row broken: no client" for number in (1, 2)]
     assert below_aims(rows, found) == ["A program, row: 0.500 is below 0.9"]
     printed = capsys.readouterr()
-    assert "2 pairs take about 60 seconds" in printed.err
+    assert "time to expect: 60 seconds" in printed.err
     assert "| A program, records/s | 100.00 | 50.00 | 0.500 |" in printed.out
 
 
