@@ -49,6 +49,12 @@ public final class TestUtils$ {
         return admin.createTopics(List.of(topic)).topicId(name).get();
     }
 
+    /** Deletes a topic; Kafka's helper also waits until each broker's cache lacks it. */
+    public <B extends KafkaBroker> void deleteTopicWithAdmin(
+            Admin admin, String name, Seq<B> brokers, Seq<ControllerServer> controllers) throws Exception {
+        admin.deleteTopics(List.of(name)).all().get();
+    }
+
     public <B extends KafkaBroker> int createTopicWithAdminRaw$default$3() {
         return 1;
     }
