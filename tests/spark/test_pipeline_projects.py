@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 
 from sharebroker import Admin, Producer
+from tests.architecture.sources import ROOT
 from tests.pipeline.command import SPARK, command, finished, tables
-from tests.spark.clusters import cluster as spark_cluster
-from tests.spark.environment import ENVIRONMENT, START_SECONDS
+from tests.spark import clusters
+from tests.spark.environment import ENVIRONMENT, START_SECONDS, variables
 from tests.testkit.brokers import Cluster, one_process
 
 pytestmark = [
@@ -111,7 +113,18 @@ def test_rejected_rows_are_replayed_after_a_change(broker: Cluster, tmp_path: Pa
     assert all(row["day"] for row in tables(project / "data")["groups"])
 
 
-def test_avro_values_are_read_on_a_cluster(broker: Cluster, tmp_path: Path) -> None:
+def without_services(folder: Path) -> dict[str, str]:
+    """The environment of executors that have the Spark source only."""
+    environment = variables(folder)
+    places = environment["PYTHONPATH"].split(os.pathsep)
+    kept = [place for place in places if Path(place) not in (ROOT, ROOT / "services")]
+    return environment | {"PYTHONPATH": os.pathsep.join(kept)}
+
+
+def test_avro_values_are_read_on_a_cluster(
+    broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "variables", without_services)
     with Admin(broker.address) as admin:
         admin.create_topic("events", 1)
     python = str(ENVIRONMENT / "bin" / "python")
@@ -123,7 +136,7 @@ def test_avro_values_are_read_on_a_cluster(broker: Cluster, tmp_path: Path) -> N
     project = initialized(broker, tmp_path, "events", "--avro-schema", str(schema), "--confluent")
     with (project / "pipeline.toml").open("a") as file:
         file.write('\n[spark]\n"spark.executor.memory" = "512m"\n"spark.driver.host" = "127.0.0.1"\n')
-    with spark_cluster(tmp_path) as master:
+    with clusters.cluster(tmp_path) as master:
         ran = run(broker, project, "--from-beginning", "--master", master, "--spark", str(SPARK))
     assert ran.returncode == 0, ran.stderr
     assert totals(project) == (31, 30, 1)
