@@ -16,7 +16,7 @@ from typing import Any, Final
 import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.support.client import unique
 from tests.support.kafka_jars import MIRROR, SERVER, is_there
@@ -32,6 +32,7 @@ DOCUMENT: Final = (Path(__file__).parents[2] / "docs" / "mirroring.md").read_tex
 SHAREBROKER, KAFKA = "sharebroker", "kafka"
 PARTITIONS: Final = 3
 PATIENCE: Final = 60.0
+CONFIG: Final = {"retention.ms": "-1"}
 STOP_SECONDS: Final = 20.0
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -65,8 +66,16 @@ def route(request: pytest.FixtureRequest, places: dict[str, Place]) -> tuple[Pla
 
 
 def create(at: Place, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": at.address})  # a result is lost with its client
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE)
+    admin = AdminClient({"bootstrap.servers": at.address})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=CONFIG)])[topic].result(PATIENCE)
+
+
+def config_of(at: Place, topic: str) -> dict[str, str]:
+    """Returns the properties of `CONFIG` that a topic has."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": at.address})
+    entries = admin.describe_configs([resource])[resource].result(PATIENCE)
+    return {name: entries[name].value for name in CONFIG}
 
 
 def produce(at: Place, topic: str, records: dict[int, list[Record]], *, aborted: bool | None = None) -> None:
@@ -197,6 +206,7 @@ def test_mirrormaker_keeps_records_and_continues(route: tuple[Place, Place], tmp
         except AssertionError:
             pytest.fail(output.read_text()[-4000:])
     assert stored(target, topic) == expected
+    assert config_of(target, topic) == CONFIG
     produce(source, topic, later)
     with mirroring(tmp_path, source, target, topic):
         until(lambda: count(target, topic) > total, PATIENCE)
