@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels release openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels compiled test-compiled release openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -260,10 +260,22 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 
 DIST := dist
 
-wheels: $(READY) ## build the wheels of protocol, client and server into dist/
+COMPILED_FOLDER := build/compiled
+
+$(COMPILED_FOLDER)/.ready: hatch_build.py $(wildcard services/sharebroker_server/share_partition_leader/core/*.py) | $(READY)
+	@rm -rf $(@D) && $(BIN)/python hatch_build.py $(@D) >/dev/null && touch $@
+
+compiled: $(COMPILED_FOLDER)/.ready ## compile the leader's core (needs a C compiler; half a minute) for PYTHONPATH=build/compiled
+
+test-compiled: compiled ## run the tests of the leader's core with the compiled modules
+	$(BIN)/python -m pytest -q -n 2 -m "not patches" --hypothesis-profile=fast \
+	  -o 'pythonpath=$(COMPILED_FOLDER) . services libs libs/protocol libs/python_client' \
+	  tests/unit/share_partition_leader/core tests/scenarios/share_partition_leader/core tests/property/share_partition_leader
+
+wheels: $(READY) ## build the wheels of protocol, client and server into dist/ (COMPILED=1: with compiled modules)
 	@rm -rf $(DIST) && mkdir -p $(DIST)
 	@for folder in libs/protocol libs/python_client .; do \
-	  (cd $$folder && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/$(DIST)) || exit 1; done
+	  (cd $$folder && $(if $(COMPILED),HATCH_BUILD_HOOKS_ENABLE=1) $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/$(DIST)) || exit 1; done
 
 release: check test wheels ## run every check and test, then leave wheels with checksums in dist/
 	@cd $(DIST) && sha256sum *.whl > SHA256SUMS && cat SHA256SUMS

@@ -215,7 +215,7 @@ def _newer_notes(
             if run.first > last:
                 break
             newer = _state_after(run, transitions, clock_offset_ms)
-            later = newer.state is AVAILABLE and newer.delivery_count >= delivery_count
+            later = newer.state == AVAILABLE and newer.delivery_count >= delivery_count
             if later and newer.note != note:
                 yield newer._replace(first=max(run.first, first), last=min(run.last, last))
 

@@ -7,7 +7,7 @@ acknowledgement, and are therefore named tuples and slotted classes, which cost 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker_protocol.errors import KafkaError, invalid_field
@@ -318,7 +318,6 @@ Event = (
 )
 
 
-@dataclass(slots=True, eq=False)
 class Effects:
     """What the shell does after an event, in this order.
 
@@ -331,17 +330,32 @@ class Effects:
     remains.
     """
 
-    acquired: Sequence[AcquiredRange] = ()
-    unreconciled: Sequence[Unreconciled] = ()
-    transitions: Sequence[Transition] = ()
-    write_due: bool = False
-    replies: Sequence[tuple[Reply, KafkaError | None]] = ()
-    lost: Sequence[LostLock] = ()
-    deadline: float | None = None
-    wake: bool = False
-    archiving: bool = False
-    retire: bool = False
-    unused: bool = False
+    __slots__ = (
+        "acquired",
+        "archiving",
+        "deadline",
+        "lost",
+        "replies",
+        "retire",
+        "transitions",
+        "unreconciled",
+        "unused",
+        "wake",
+        "write_due",
+    )
+
+    def __init__(self) -> None:
+        self.acquired: Sequence[AcquiredRange] = ()
+        self.unreconciled: Sequence[Unreconciled] = ()
+        self.transitions: Sequence[Transition] = ()
+        self.write_due = False
+        self.replies: Sequence[tuple[Reply, KafkaError | None]] = ()
+        self.lost: Sequence[LostLock] = ()
+        self.deadline: float | None = None
+        self.wake = False
+        self.archiving = False
+        self.retire = False
+        self.unused = False
 
 
 @dataclass(slots=True, eq=False)
@@ -377,6 +391,6 @@ class Counts:
         self.acknowledged = [
             mine + its for mine, its in zip(self.acknowledged, other.acknowledged, strict=True)
         ]
-        for name in self.__slots__:
-            if name != "acknowledged":
-                setattr(self, name, getattr(self, name) + getattr(other, name))
+        for each in fields(self):
+            if each.name != "acknowledged":
+                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))

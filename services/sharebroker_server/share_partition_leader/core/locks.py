@@ -45,12 +45,13 @@ class Locks:
     `tokens` continues as long as the leader epoch.
     """
 
-    __slots__ = ("_heap", "_in_flight", "_limit", "_tokens")
+    __slots__ = ("_heap", "_in_flight", "_limit", "_order", "_tokens")
 
     def __init__(self, in_flight: InFlight, tokens: Iterator[int]) -> None:
         self._in_flight = in_flight
         self._tokens = tokens
-        self._heap: list[tuple[float, Lock]] = []
+        self._heap: list[tuple[float, int, Lock]] = []
+        self._order = count()  # of locks with equal deadlines, which cannot be compared
         self._limit = SPARE
         if in_flight.locked:
             for lock in dict.fromkeys(run.lock for run in in_flight.runs if run.lock is not None):
@@ -80,9 +81,9 @@ class Locks:
         successors: dict[Lock, Lock] = {}
         for run, lock in held:
             if lock not in successors:
-                successors[lock] = Lock(
-                    lock.member, lock.token, deadline, lock.session, lock.first, lock.last, durable
-                )
+                successor = Lock(lock.member, lock.token, deadline, lock.session, durable)
+                successor.first, successor.last = lock.first, lock.last
+                successors[lock] = successor
             run.lock = successors[lock]
         self._in_flight.coalesce([run for run, _ in held])
         for lock in successors.values():
@@ -91,11 +92,11 @@ class Locks:
 
     def watch(self, lock: Lock) -> None:
         """Ends the lock at its deadline; call it when runs have the lock."""
-        heappush(self._heap, (lock.deadline, lock))
+        heappush(self._heap, (lock.deadline, next(self._order), lock))
         self._in_flight.locks_of.setdefault(lock.member, {})[lock] = None
         if len(self._heap) > self._limit:
-            held = {each: None for _, each in self._heap if self._in_flight.is_held(each)}
-            self._heap = [(each.deadline, each) for each in held]
+            held = {each: None for _, _, each in self._heap if self._in_flight.is_held(each)}
+            self._heap = [(each.deadline, next(self._order), each) for each in held]
             heapify(self._heap)
             self._limit = 2 * len(held) + SPARE
             self._in_flight.locks_of.clear()
@@ -109,13 +110,13 @@ class Locks:
         ended: list[Run] = []
         lost: list[LostLock] = []
         while self._heap and self._heap[0][0] <= now:
-            lock = heappop(self._heap)[1]
+            lock = heappop(self._heap)[2]
             for run in self._in_flight.under(lock):
                 if run.pending is None:
                     lost.append(_time_out(self._in_flight, run, lock, settings, retry))
                     ended.append(run)
             if self._in_flight.is_held(lock):
-                heappush(self._heap, (now + RECHECK, lock))
+                heappush(self._heap, (now + RECHECK, next(self._order), lock))
             else:
                 self._forget(lock)
         self._in_flight.coalesce(ended)

@@ -8,7 +8,6 @@ stream, if any, and the principal in percent encoding, which contains no "@". Th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
 from typing import Final, NamedTuple
@@ -49,7 +48,6 @@ Unit = Batch | StateBatch
 """The unit of redelivery: a batch, or a stored batch that was loaded as AVAILABLE."""
 
 
-@dataclass(slots=True, eq=False)
 class Lock:
     """An acquisition lock, shared by all runs of one acquisition; immutable: a renewal creates another.
 
@@ -58,17 +56,22 @@ class Lock:
     is stored and survives a fail-over.
     """
 
-    member: str
-    token: int
-    deadline: float
-    session: str = ""
-    first: int = 0
-    last: int = -1
-    durable: bool = False
+    __slots__ = ("deadline", "durable", "first", "last", "member", "session", "token")
 
-    def __lt__(self, other: Lock) -> bool:
-        """Orders locks with equal deadlines in a heap."""
-        return self.token < other.token
+    def __init__(
+        self,
+        member: str,
+        token: int,
+        deadline: float,
+        session: str = "",
+        durable: bool = False,
+    ) -> None:
+        self.member = member
+        self.token = token
+        self.deadline = deadline
+        self.session = session
+        self.first, self.last = 0, -1
+        self.durable = durable
 
     def cover(self, first: int, last: int) -> None:
         """Extends the offsets in which the lock's runs lie."""
@@ -219,7 +222,6 @@ def merged_failures(entries: Iterable[FailedRecords]) -> list[FailedRecords]:
     return merged
 
 
-@dataclass(slots=True, eq=False)
 class Run:
     """Offsets first..last in one state, with one delivery count and one lock.
 
@@ -231,19 +233,42 @@ class Run:
     run is `counted` if the write of its release failed: that may be stored nevertheless.
     """
 
-    first: int
-    last: int
-    state: RecordState
-    delivery_count: int
-    batch: Unit | None
-    lock: Lock | None = None
-    pending: Transition | None = None
-    target: RecordState = field(init=False)
-    not_before_ms: int = 0
-    target_not_before_ms: int = field(init=False)
-    failure: FailureNote | None = None
-    stored: bool = True
-    counted: bool = False
+    __slots__ = (
+        "batch",
+        "counted",
+        "delivery_count",
+        "failure",
+        "first",
+        "last",
+        "lock",
+        "not_before_ms",
+        "pending",
+        "state",
+        "stored",
+        "target",
+        "target_not_before_ms",
+    )
+
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        state: RecordState,
+        delivery_count: int,
+        batch: Unit | None,
+        lock: Lock | None = None,
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.state = self.target = state
+        self.delivery_count = delivery_count
+        self.batch = batch
+        self.lock = lock
+        self.pending: Transition | None = None
+        self.not_before_ms = self.target_not_before_ms = 0
+        self.failure: FailureNote | None = None
+        self.stored = True
+        self.counted = False
 
     @property
     def ready(self) -> bool:

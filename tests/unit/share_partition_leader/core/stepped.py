@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
@@ -21,8 +21,10 @@ from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     Completed,
     Configure,
+    Counts,
     Effects,
     LettersWritten,
+    LoadedState,
     LogBatch,
     LostLock,
     MembersLeft,
@@ -32,6 +34,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     TimerFired,
     UndoAcquire,
 )
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.runs import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 
@@ -59,8 +62,48 @@ def _queued(effects: Effects) -> Transition | None:
     return next((item for item in effects.transitions if item.runs or item.batches or item.locks), None)
 
 
-class SteppedPartition(SharePartition):
-    """Applies events through `handle`, but leaves it to the test which transitions are written together."""
+class SteppedPartition:
+    """Applies events through `handle`, but leaves it to the test which transitions are written together.
+
+    It has a share-partition instead of extending its class, which may be a compiled one.
+    """
+
+    def __init__(
+        self,
+        settings: SharePartitionSettings,
+        loaded: LoadedState,
+        tokens: Iterator[int] | None = None,
+        counts: Counts | None = None,
+    ) -> None:
+        self.core = SharePartition(settings, loaded, tokens, counts)
+        self.handle = self.core.handle
+
+    @property
+    def in_flight(self) -> InFlight:
+        return self.core.in_flight
+
+    @property
+    def settings(self) -> SharePartitionSettings:
+        return self.core.settings
+
+    @settings.setter
+    def settings(self, settings: SharePartitionSettings) -> None:
+        self.core.settings = settings
+
+    @property
+    def counts(self) -> Counts:
+        return self.core.counts
+
+    @counts.setter
+    def counts(self, counts: Counts) -> None:
+        self.core.counts = counts
+
+    @property
+    def start_offset(self) -> int:
+        return self.core.start_offset
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.core, name)
 
     @property
     def end_offset(self) -> int:
@@ -141,11 +184,11 @@ class SteppedPartition(SharePartition):
         return Expired(tuple(effects.lost), _queued(effects))
 
     def write(self, transitions: Collection[Transition] = ()) -> StateWrite:
-        return build_write(self.in_flight, self.loaded_state, transitions, self.settings)
+        return build_write(self.in_flight, self.core.loaded_state, transitions, self.settings)
 
     def complete(self, transitions: Sequence[Transition], error: ErrorCode | None = None) -> Completed:
         if error:
-            roll_back(self.in_flight, self._locks, transitions)
+            roll_back(self.in_flight, self.core._locks, transitions)
             return Completed(False, 0, 0, 0)
         completed = commit(self.in_flight, transitions)
         count_archived(self.counts, transitions, completed)

@@ -311,6 +311,7 @@ def test_one_unfinished_record_beside_200_000_later_ones_takes_few_runs(delay: f
     assert len(share.in_flight.runs) <= 3
 
 
+@pytest.mark.patches
 def test_counting_the_width_stops_delivery_behind_one_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -24,7 +24,6 @@ from sharebroker_server.share_partition_leader.core.events import (
     UndoAcquire,
     WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -287,7 +286,6 @@ def test_records_with_a_loaded_lock_count_as_locked() -> None:
     leaders.fail_over()
     assert leaders.share.in_flight.sizes() == (5, 1, 5, 5, 0, 0, 0)
     assert not leaders.share.unused
-    assert isinstance(leaders.share, SharePartition)
 
 
 def test_a_late_retry_of_a_timeout_keeps_a_newer_lock() -> None:

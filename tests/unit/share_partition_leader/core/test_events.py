@@ -163,6 +163,6 @@ def test_throttling_starts_at_half_the_delivery_limit(limit: int, throttled_from
 
 def test_effects_are_empty_until_an_event_fills_them() -> None:
     effects = Effects()
-    assert not any(getattr(effects, name) for name in Effects.__slots__)
+    assert not any(getattr(effects, name) for name in dir(effects) if not name.startswith("_"))
     effects.wake = True
     assert not Effects().wake

@@ -126,7 +126,8 @@ def test_an_acknowledgement_is_split_by_run_and_start_offset() -> None:
 
 def test_a_lock_finds_its_runs_in_the_offsets_it_covers() -> None:
     in_flight = window((0, 4, ACQUIRED), (5, 9, AVAILABLE), (10, 14, ACQUIRED), (15, 19, ACQUIRED))
-    lock = Lock("m", 2, 30.0, first=0, last=14)
+    lock = Lock("m", 2, 30.0)
+    lock.cover(0, 14)
     in_flight.runs[0].lock = in_flight.runs[2].lock = lock
     assert [run.first for run in in_flight.under(lock)] == [0, 10]
 

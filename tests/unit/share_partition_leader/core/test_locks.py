@@ -284,6 +284,7 @@ def test_renewed_lock_times_out_at_its_new_deadline_only() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.patches
 def test_time_outs_touch_only_the_runs_of_their_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     share = opened(settings=SharePartitionSettings(max_record_locks=20_000))
     fetch(share, [(0, 9_999)], "slow", now=5.0)
@@ -315,6 +316,7 @@ def test_ended_locks_do_not_stay_in_memory() -> None:
     assert not share.in_flight.locks_of
 
 
+@pytest.mark.patches
 def test_holders_are_found_without_a_walk_over_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     share = opened(settings=SharePartitionSettings(max_record_locks=10_000))
     fetch(share, [(0, 4999)], "first", most=5000)

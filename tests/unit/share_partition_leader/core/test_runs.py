@@ -19,6 +19,18 @@ UNIT = Batch(0, 99)
 LOCK = Lock("m", 1, 30.0)
 
 
+def waiting(first: int, last: int) -> Run:
+    run = Run(first, last, AVAILABLE, 1, UNIT)
+    run.not_before_ms = 7
+    return run
+
+
+def pending(first: int, last: int) -> Run:
+    run = Run(first, last, ACQUIRED, 1, UNIT, LOCK)
+    run.pending = Transition()
+    return run
+
+
 @pytest.mark.parametrize(
     ("one", "other", "unite"),
     [
@@ -42,19 +54,19 @@ LOCK = Lock("m", 1, 30.0)
             id="other lock",
         ),
         pytest.param(
-            Run(0, 4, AVAILABLE, 1, UNIT, not_before_ms=7),
-            Run(5, 9, AVAILABLE, 1, UNIT, not_before_ms=7),
+            waiting(0, 4),
+            waiting(5, 9),
             True,
             id="one time",
         ),
         pytest.param(
-            Run(0, 4, AVAILABLE, 1, UNIT, not_before_ms=7),
+            waiting(0, 4),
             Run(5, 9, AVAILABLE, 1, UNIT),
             False,
             id="only one waits",
         ),
         pytest.param(
-            Run(0, 4, ACQUIRED, 1, UNIT, LOCK, Transition()),
+            pending(0, 4),
             Run(5, 9, ACQUIRED, 1, UNIT, LOCK),
             False,
             id="pending",
@@ -66,7 +78,7 @@ def test_adjacent_runs_unite_that_differ_in_their_offsets_only(one: Run, other: 
 
 
 def test_a_run_that_waits_is_not_ready() -> None:
-    run = Run(0, 4, AVAILABLE, 1, UNIT, not_before_ms=7)
+    run = waiting(0, 4)
     assert not run.ready
     run.unlock(AVAILABLE)
     assert (run.ready, run.size) == (True, 5)

@@ -18,11 +18,17 @@ async def test_share_partitions_can_be_moved(harness: Harness) -> None:
     partition.handle(LettersWritten([(0, 5)]))
 
 
+def archiving_effects(*_: object) -> Effects:
+    effects = Effects()
+    effects.archiving = True
+    return effects
+
+
 async def test_archiving_records_are_reported(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[object] = []
     harness.leadership.archiving = reported.append
     await harness.publish(1)
     partition = await harness.share_partition()
-    monkeypatch.setattr(type(partition.core), "handle", lambda *_: Effects(archiving=True))
+    monkeypatch.setattr(type(partition.core), "handle", archiving_effects)
     partition.handle(LettersWritten([]))
     assert reported == [partition]
