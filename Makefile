@@ -60,7 +60,7 @@ soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES
 chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge what clients saw (MINUTES=5, SEED=7)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
-upgrade: $(READY) ## replace processes of an older checkout or commit one at a time, and back (FROM=DIR; six minutes)
+upgrade: $(READY) ## replace processes of an older checkout or commit one at a time, back, and again (FROM=DIR; eight minutes)
 	@$(BIN)/python -m tests.chaos.upgrades $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED))
 
 hostile: $(READY) ## attack a server beside an honest client; longest waits and peak memory (ONLY=records: matching attacks)

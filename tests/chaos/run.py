@@ -42,23 +42,27 @@ _GROUPS: Final = (GRPC, KAFKA)
 D = TypeVar("D", bound=Deployed)
 
 
-def limits(lease: float) -> Limits:
-    """Returns the configured limits of the groups."""
+def limits(lease: float, *, journal: bool = True) -> Limits:
+    """Returns the configured limits of the groups, and whether failed records are listed."""
     return Limits(
         lock_duration=LOCK,
         delivery_count=ATTEMPTS,
         skew=0.5,
         # A lock, a lease that has to expire, and a client's retries in between.
         soon=2 * LOCK + 2 * lease + 15.0,
+        journal=journal,
     )
 
 
 class Chaos(Generic[D]):
-    """Runs the faults; `lease` in seconds; `log` receives the progress."""
+    """Runs the faults; `lease` in seconds; `log` receives the progress; `journal`: as in `limits`."""
 
-    def __init__(self, deployment: D, lease: float, random: Random, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, deployment: D, lease: float, random: Random, log: Callable[[str], None], *, journal: bool = True
+    ) -> None:
         self._deployment = deployment
         self._lease = lease
+        self._limits = limits(lease, journal=journal)
         self._random = random
         self._log = log
         self._history = History()
@@ -81,9 +85,9 @@ class Chaos(Generic[D]):
                     self._log(outcome.failure)
         outcome.sent, outcome.failed = actors.sent, actors.failed
         self._log("judging")
-        outcome.violation = await asyncio.to_thread(history.judged, limits(self._lease), _GROUPS)
+        outcome.violation = await asyncio.to_thread(history.judged, self._limits, _GROUPS)
         if outcome.violation is not None:
-            outcome.violation_events = history.events_of(outcome.violation, limits(self._lease))
+            outcome.violation_events = history.events_of(outcome.violation, self._limits)
         return outcome
 
     async def _trouble(self, faults: Iterable[Event[D]], seconds: float, outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ class Limits:
     the lock limit may be exceeded, since it does not split a batch. `soon`: the longest wait of an available
     record. `late`: the same without faults and locks, and the longest time from the end of a delay to the
     delivery. `grace`: the longest delay of a call beyond its deadline. `dead_letters`: failed records are
-    archived with a dead letter only.
+    archived with a dead letter only. `journal`: servers list each failed record; earlier releases do not.
     """
 
     lock_duration: float = 30.0
@@ -32,6 +32,7 @@ class Limits:
     late: float = 0.2
     grace: float = 0.5
     dead_letters: bool = False
+    journal: bool = True
 
 
 class StoredFacts(NamedTuple):

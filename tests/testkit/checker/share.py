@@ -206,7 +206,7 @@ class ShareModel:
             failed = failed or history.may_be_exhausted(self._limits, count, unobserved_for)
             if self.stored.archiving(offset) and not failed:
                 broken(Invariant.LETTER_OF_FAILURE, f"{self.share} {offset} did not fail")
-        if started:
+        if started and self._limits.journal:
             self._check_journal(record, effect.ended, recalled)
         self.letters.fail(record.failed)
         self.check_letters({*effect.finished, *record.failed})
@@ -237,6 +237,8 @@ class ShareModel:
 
     def journal_read(self, offsets: Sequence[int], dropped: int) -> None:
         """Compares the listed failed records with those in the log; dropped ones are in the log, too."""
+        if not self._limits.journal:
+            return
         # A record is twice in the log if a rejection without a response was undone, and it failed again.
         listed, again = sorted(self._listed), self._listed.total() - len(self._listed)
         if not len(listed) <= len(offsets) + dropped <= len(listed) + (again if dropped else 0):
