@@ -150,10 +150,10 @@ class Fetch:
             while True:
                 self._available.clear()
                 for number, part in enumerate(self._call.partitions, 1):
-                    if self._is_full():
-                        break
                     if not number % PORTION:
                         await self._pause()
+                    if self._is_full():  # after the pause, in which the session may have ended
+                        break
                     if part not in self._failed:
                         await self._serve(part)
                 if self._is_complete() or self._call.max_wait <= 0:

@@ -539,6 +539,28 @@ async def test_records_that_arrive_between_portions_are_fetched(many: Harness) -
     assert await fetching == [1, 0, 0, 0, 0, 0, 0]
 
 
+async def test_session_that_ends_between_portions_acquires_nothing(
+    many: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await many.publish(1, 5)
+    assert await counts(many) == [0, 0, 0, 0, 0, 1, 0]  # the other member's lock keeps the state loaded
+    await many.publish(1, 5)
+    pauses, pause = 0, local_leader.Fetch._pause
+
+    async def ending(fetch: local_leader.Fetch) -> None:
+        nonlocal pauses
+        pauses += 1
+        await pause(fetch)
+        if pauses == 6:  # three in the search, three in the round
+            many.leadership.release_member(GROUP, "m1", set(), "s")
+
+    monkeypatch.setattr(local_leader.Fetch, "_pause", ending)
+    call = AcquireCall(GROUP, "m1", MANY, 0.0, 10, session_id="s")
+    assert not any(result.acquired for result in await many.local.acquire(call))
+    assert pauses == 6
+    assert await counts(many) == [0, 0, 0, 0, 0, 1, 0]
+
+
 async def test_cold_partitions_are_loaded_some_at_a_time(
     many: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
