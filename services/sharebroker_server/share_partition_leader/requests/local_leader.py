@@ -39,6 +39,12 @@ _log = structlog.get_logger()
 PORTION: Final = 500
 """Partitions that a fetch or a watch serves in one turn of the event loop."""
 
+LONGEST_LOAD: Final = 5.0
+"""Seconds after which a fetch loads no more share-partitions if loads failed and its wait is over.
+
+Each portion would otherwise take the persister's time-out while a share coordinator is not available.
+"""
+
 _RENEW = int(AckType.RENEW)
 Append = Callable[[values.AppendCall, float | None], Awaitable[list[values.AppendResult]]]
 AppendLetters = Callable[[values.LettersCall, float], Awaitable[values.LettersResult]]
@@ -144,8 +150,7 @@ class Fetch:
         if missing:
             self._cold = True
             self._found = {}
-            for start in range(0, len(missing), LOADS_AT_ONCE):
-                await asyncio.gather(*map(self._load, missing[start : start + LOADS_AT_ONCE]))
+            await self._load_all(missing, max(deadline, asyncio.get_running_loop().time() + LONGEST_LOAD))
         try:
             while True:
                 self._available.clear()
@@ -192,6 +197,15 @@ class Fetch:
                 loaded.core.counts.fetches += 1
                 self._found[part] = loaded
         return missing
+
+    async def _load_all(self, missing: Sequence[TopicIdPartition], until: float) -> None:
+        """Loads share-partitions; after `until` no more of them if some could not be loaded."""
+        for start in range(0, len(missing), LOADS_AT_ONCE):
+            if self._failed and asyncio.get_running_loop().time() >= until:
+                error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Earlier loads took too long.")
+                self._failed.update(dict.fromkeys(missing[start:], error))
+                return
+            await asyncio.gather(*map(self._load, missing[start : start + LOADS_AT_ONCE]))
 
     async def _load(self, part: TopicIdPartition) -> None:
         try:

@@ -582,6 +582,22 @@ async def test_cold_partitions_are_loaded_some_at_a_time(
     assert most == 3
 
 
+@pytest.mark.parametrize(("max_wait", "portions"), [(0.0, 1), (40.0, 2)])
+async def test_a_fetch_does_not_wait_for_each_portion_of_loads_that_fail(
+    many: Harness, monkeypatch: pytest.MonkeyPatch, max_wait: float, portions: int
+) -> None:
+    async def unavailable(group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
+        await asyncio.sleep(30)  # the persister's retries
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    monkeypatch.setattr(many.leadership, "share_partition", unavailable)
+    monkeypatch.setattr(local_leader, "LOADS_AT_ONCE", 2)
+    before = asyncio.get_running_loop().time()
+    results = await many.local.acquire(AcquireCall(GROUP, "m", MANY, max_wait, 10))
+    assert {result.error_code for result in results} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert asyncio.get_running_loop().time() - before == portions * 30
+
+
 async def test_many_partitions_are_watched_in_portions(many: Harness) -> None:
     await counts(many)
     with Turns() as turns:
