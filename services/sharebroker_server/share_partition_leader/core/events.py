@@ -327,35 +327,20 @@ class Effects:
     the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have become
     available. `archiving`: dead letters have to be written for `SharePartition.archiving`. `retire`: the
     stored state belongs to another leader or epoch. `unused`: members left, and neither a lock nor a write
-    remains.
+    remains. The values of the class are the defaults, so that most effects need no constructor.
     """
 
-    __slots__ = (
-        "acquired",
-        "archiving",
-        "deadline",
-        "lost",
-        "replies",
-        "retire",
-        "transitions",
-        "unreconciled",
-        "unused",
-        "wake",
-        "write_due",
-    )
-
-    def __init__(self) -> None:
-        self.acquired: Sequence[AcquiredRange] = ()
-        self.unreconciled: Sequence[Unreconciled] = ()
-        self.transitions: Sequence[Transition] = ()
-        self.write_due = False
-        self.replies: Sequence[tuple[Reply, KafkaError | None]] = ()
-        self.lost: Sequence[LostLock] = ()
-        self.deadline: float | None = None
-        self.wake = False
-        self.archiving = False
-        self.retire = False
-        self.unused = False
+    acquired: Sequence[AcquiredRange] = ()
+    unreconciled: Sequence[Unreconciled] = ()
+    transitions: Sequence[Transition] = ()
+    write_due: bool = False
+    replies: Sequence[tuple[Reply, KafkaError | None]] = ()
+    lost: Sequence[LostLock] = ()
+    deadline: float | None = None
+    wake: bool = False
+    archiving: bool = False
+    retire: bool = False
+    unused: bool = False
 
 
 @dataclass(slots=True, eq=False)
