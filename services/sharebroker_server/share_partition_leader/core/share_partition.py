@@ -274,6 +274,7 @@ class SharePartition:
         if renewed:
             deadline = now + (event.lock or self.settings.lock_duration)
             transition.locks = self._locks.renew(renewed, deadline, is_durable(event.member, event.lock))
+            effects.deadline = self.next_deadline()  # a renewal may end a lock earlier
         self._reply_when_durable(transition, batches, effects)
 
     def _reconcile(self, event: events.Reconcile, now: float, effects: Effects) -> None:
@@ -304,6 +305,7 @@ class SharePartition:
             held = list(self.in_flight.locked_by(event.member))
             transition = Transition()
             transition.locks = self._locks.renew(held, now + self.settings.lock_duration)
+            effects.deadline = self.next_deadline()
             if transition.locks:
                 self._writes.add(transition, effects)
 
@@ -347,8 +349,7 @@ class SharePartition:
 
     def _timer_fired(self, event: events.TimerFired, now: float, effects: Effects) -> None:
         effects.wake = self.in_flight.end_waits(self._stored_time(now))
-        retry = self._retry(RetryCause.TIMEOUT, now)
-        lost = self._locks.expire(self.settings, now, retry)
+        lost = self._locks.expire(self.settings, now, self._retry(RetryCause.TIMEOUT, now))
         if lost:
             self.in_flight.advance()
             count_time_outs(self.counts, lost)
@@ -365,8 +366,7 @@ class SharePartition:
         changed the stored state, the share-partition retires; else what could not be rolled back is written
         again later.
         """
-        error = event.error
-        transitions = self._writes.complete(error, effects)
+        error, transitions = event.error, self._writes.complete(event.error, effects)
         if error is None:
             # Records that end make room for others, although the start offset may stay.
             crowded = self.in_flight.room(self.settings) <= 0

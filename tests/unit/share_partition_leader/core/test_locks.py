@@ -9,9 +9,12 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
     AcquireRequest,
+    Event,
     LoadedState,
     LostLock,
+    RenewAll,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import SPARE, InFlight
@@ -91,6 +94,21 @@ def test_a_renewal_sets_the_requested_length(lock: float, ends: float) -> None:
     assert (stored is not None) is (lock >= DURABLE_LOCK)
     held = [(item.first, item.last, item.deadline) for item in share.in_flight.held_by("m1")]
     assert held == [(0, 4, ends), (5, 9, 30.0)]
+
+
+@pytest.mark.parametrize("held", [120.0, 3600.0])
+@pytest.mark.parametrize(
+    ("renewal", "ends"),
+    [
+        (Acknowledge("m1", acks("0-9", RENEW), lambda _: None, None, 60.0), 70.0),
+        (Acknowledge("m1", acks("0-9", RENEW), lambda _: None, None, 1.0), 11.0),
+        (RenewAll("m1"), 40.0),
+    ],
+)
+def test_a_renewal_to_an_earlier_time_sets_the_timer(held: float, renewal: Event, ends: float) -> None:
+    share = opened()
+    share.acquire(AcquireRequest("m1", 10, 10, lock=held), 0, [(0, 9)], 0.0)
+    assert share.handle(renewal, 10.0).deadline == ends
 
 
 @pytest.mark.parametrize("lock", [-1.0, 0.999, 7200.001, 1e9])
