@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -13,6 +14,9 @@ from sharebroker_server.broker.core.archive_contents import ArchiveError, Export
 from sharebroker_server.broker.log_export import LogExport, log_length
 from sharebroker_server.broker.stores import Stores
 from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.port import Bounds
+from sharebroker_server.record_log.redis import RedisRecordStore
+from sharebroker_server.redis_link.keys import Keys
 from tests.testkit.shared_servers import Servers
 from tests.unit.broker.archive_scene import opened
 from tests.unit.broker.core.archives import ORDERS
@@ -108,3 +112,15 @@ async def test_a_log_that_lost_records_is_rejected(stores: Stores, folder: Archi
     folder.add(folder.write_records(TOPIC, 0, [stored(0)]))
     with pytest.raises(ArchiveError, match="ends at 0, before the archived records"):
         await export(stores, folder).run(TOPIC, 0)
+
+
+async def test_records_deleted_during_the_export_leave_no_offset_free(
+    folder: ArchiveFolder,
+) -> None:
+    records = AsyncMock(RedisRecordStore)
+    records.view.return_value = (Bounds(0, 6), {})
+    records.read.side_effect = [[stored(0)], [stored(6)]]
+    stores = Mock(Stores, records=records, keys=Keys(), link=AsyncMock())
+    stores.link.call.return_value = b"3"
+    exported = await export(stores, folder).run(TOPIC, 0)
+    assert (exported.log_start_offset, exported.log_end_offset, exported.files) == (6, 6, [])
