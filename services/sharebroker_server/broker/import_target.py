@@ -12,7 +12,13 @@ from sharebroker_server.broker.claimed_leases import ClaimedLeases
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_plan import GroupsByShard, ImportPlan
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.stored_state import GROUP_SHARDS, SHARE_SHARDS, read_catalog, read_groups
+from sharebroker_server.broker.stored_state import (
+    GROUP_SHARDS,
+    SHARE_SHARDS,
+    check_shards,
+    read_catalog,
+    read_groups,
+)
 from sharebroker_server.broker.stores import Stores, open_to_write
 from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leases import names
@@ -40,13 +46,15 @@ class ImportTarget:
         Raises ArchiveError, LeasesUnavailable, LogUnavailable.
         """
         config = self._config
+        await check_shards(self.stores, config)
         await stack.enter_async_context(self.leases.renewed())
         shards = [
             names.CATALOG,
             *names.shards(GROUP_SHARDS, config.offsets_topic_num_partitions),
             *names.shards(SHARE_SHARDS, config.share_coordinator_state_topic_num_partitions),
         ]
-        await self.leases.claim(dict.fromkeys(shards, 0))
+        # The last shard first: an import that is killed meanwhile leaves no sign of fewer shards.
+        await self.leases.claim(dict.fromkeys(reversed(shards), 0))
         self.view = await read_catalog(self.stores, config)
         self.groups = GroupsByShard(await read_groups(self.stores, self.view), shard_of)
 

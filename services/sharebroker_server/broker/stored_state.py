@@ -40,17 +40,24 @@ async def read_catalog(stores: Stores, config: BrokerConfig) -> MetadataCache:
     return cache
 
 
+async def check_shards(stores: Stores, config: BrokerConfig) -> None:
+    """Raises ArchiveError if the cluster has served with other numbers of shards.
+
+    To be called before a claim: it creates the leases by which the numbers are recognised.
+    """
+    await _check_groups(stores, config)
+    await _check_share_state(stores, config)
+
+
 async def read_groups(stores: Stores, view: MetadataCache) -> list[GroupMachine]:
     """Returns the groups of each shard. Raises ArchiveError, LogUnavailable."""
-    shards = names.shards(GROUP_SHARDS, view.static.offsets_topic_num_partitions)
-    await _check_count(stores, shards, "offsets.topic.num.partitions")
+    shards = await _check_groups(stores, view.static)
     return [await _replayed(stores, shard, lambda: GroupMachine(view), GROUPS) for shard in shards]
 
 
 async def read_share_state(stores: Stores, config: BrokerConfig) -> list[ShareCoordinatorMachine]:
     """Returns the share state of each shard. Raises ArchiveError, LogUnavailable."""
-    shards = names.shards(SHARE_SHARDS, config.share_coordinator_state_topic_num_partitions)
-    await _check_count(stores, shards, "share.coordinator.state.topic.num.partitions")
+    shards = await _check_share_state(stores, config)
     return [
         await _replayed(stores, shard, lambda: ShareCoordinatorMachine(CheckpointRules()), SHARE_STATE)
         for shard in shards
@@ -74,8 +81,18 @@ async def _replayed(stores: Stores, shard: str, machine: Callable[[], M], codec:
     raise ArchiveError(f"The log of {shard} is trimmed again and again while it is read. Repeat the command.")
 
 
-async def _check_count(stores: Stores, shards: list[str], key: str) -> None:
-    """Raises ArchiveError if the cluster has served with another number of shards."""
+async def _check_groups(stores: Stores, config: BrokerConfig) -> list[str]:
+    shards = names.shards(GROUP_SHARDS, config.offsets_topic_num_partitions)
+    return await _checked(stores, shards, "offsets.topic.num.partitions")
+
+
+async def _check_share_state(stores: Stores, config: BrokerConfig) -> list[str]:
+    shards = names.shards(SHARE_SHARDS, config.share_coordinator_state_topic_num_partitions)
+    return await _checked(stores, shards, "share.coordinator.state.topic.num.partitions")
+
+
+async def _checked(stores: Stores, shards: list[str], key: str) -> list[str]:
+    """Returns the shards. Raises ArchiveError if the cluster has served with another number of shards."""
     kind, count = names.kind_of(shards[0]), len(shards)
     first, last, beyond = [
         await stores.link.call("EXISTS", stores.keys.lease(names.shard(kind, index)), timeout=_WITHIN)
@@ -83,3 +100,4 @@ async def _check_count(stores: Stores, shards: list[str], key: str) -> None:
     ]
     if beyond or (first and not last):
         raise ArchiveError(f"The cluster does not have {count} shards: pass its {key} with --set.")
+    return shards

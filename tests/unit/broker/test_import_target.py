@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -11,6 +12,9 @@ from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_plan import ImportPlan, plan_import
 from sharebroker_server.broker.core.archive_topics import Choices, PlannedTopics, TargetCluster
 from sharebroker_server.broker.import_target import ImportTarget, open_target
+from sharebroker_server.broker.stores import Stores
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.keys import Keys
 from tests.testkit.shared_servers import Servers
 from tests.unit.broker.archive_scene import RECORDS, at
 
@@ -61,3 +65,23 @@ async def test_records_that_do_not_fit_into_memory_are_rejected(target: ImportTa
             await target.check_memory(60_000_000)
     finally:
         await link.call("CONFIG", "SET", "maxmemory", "0", timeout=TEN)
+
+
+@pytest.mark.parametrize(
+    ("role", "key"),
+    [
+        ("group-coordinator", r"offsets\.topic\.num"),
+        ("share-coordinator", r"share\.coordinator\.state\.topic\.num"),
+    ],
+)
+@pytest.mark.parametrize("served", [1, 2, 4])
+async def test_another_number_of_shards_is_rejected_before_a_claim(role: str, key: str, served: int) -> None:
+    leases = AsyncMock(RedisLeaseStore)
+    stored = {Keys().lease(f"{role}:{index}") for index in range(served)}
+    link = AsyncMock()
+    link.call.side_effect = lambda _command, lease, **_: int(lease in stored)
+    stores = Mock(Stores, link=link, keys=Keys(), leases=leases)
+    async with AsyncExitStack() as stack:
+        with pytest.raises(ArchiveError, match=f"not have 3 shards: pass its {key}"):
+            await ImportTarget(stores, at("redis://unused")).open(stack)
+    assert not leases.claim_from.called
