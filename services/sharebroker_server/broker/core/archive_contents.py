@@ -166,12 +166,18 @@ class ExportJournal:
         return journal
 
     def add(self, entry: RecordsFile | ArchivedPartition) -> None:
-        """Adds a complete file, or a complete partition."""
+        """Adds a complete file, or a complete partition.
+
+        A file that was written again replaces the files from its first offset on.
+        """
         if isinstance(entry, ArchivedPartition):
             self.partitions[entry.topic_id, entry.partition] = entry
         else:
             _, topic_id, partition, _ = entry.name.split("/")
-            self._files.setdefault((topic_id, int(partition)), []).append(entry)
+            files = self._files.setdefault((topic_id, int(partition)), [])
+            while files and files[-1].end_offset > entry.first_offset:
+                files.pop()
+            files.append(entry)
 
     def files(self, topic_id: str, partition: int) -> Sequence[RecordsFile]:
         """Returns the complete files of a partition, in the order of their offsets."""
