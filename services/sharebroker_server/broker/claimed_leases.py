@@ -78,5 +78,6 @@ class ClaimedLeases:
     async def _renew_forever(self) -> None:
         while True:
             await asyncio.sleep(self._ttl / 3)
+            # The copy is sent in portions, while claims may add leases.
             with suppress(LeasesUnavailable):  # a write with a lost lease is rejected
-                await self._store.renew(self._epochs, self._owner, self._ttl)
+                await self._store.renew(dict(self._epochs), self._owner, self._ttl)

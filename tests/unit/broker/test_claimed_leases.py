@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from unittest.mock import AsyncMock
 
 import pytest
 
 from sharebroker_server.broker.claimed_leases import ClaimedLeases
 from sharebroker_server.broker.core.archive_contents import ArchiveError
+from sharebroker_server.leases.port import Lease
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link import RedisLink
 from tests.testkit.waiting import eventually
@@ -59,3 +62,23 @@ async def test_leases_are_renewed_until_the_end(redis_link: RedisLink) -> None:
         assert (await store.claim("catalog", "1/1", 60.0)).owner != "1/1"
     await asyncio.sleep(0)
     assert (await store.claim("catalog", "1/1", 60.0)).owner == "1/1"
+
+
+async def test_leases_are_claimed_while_others_are_renewed() -> None:
+    store = AsyncMock(RedisLeaseStore)
+    store.claim_from.side_effect = lambda resource, owner, ttl, epoch: Lease(resource, owner, epoch, ttl)
+    claimed, renewed = asyncio.Event(), list[str]()
+
+    async def slow(epochs: Mapping[str, int], _owner: str, _ttl: float) -> None:
+        for resource in epochs:
+            await claimed.wait()
+            renewed.append(resource)
+
+    store.renew.side_effect = slow
+    leases = ClaimedLeases(store, 0.03)
+    async with leases.renewed():
+        await leases.claim({"catalog": 1})
+        await eventually(lambda: bool(store.renew.called))
+        await leases.claim({"partition:a:0": 1})
+        claimed.set()
+        await eventually(lambda: "partition:a:0" in renewed)
