@@ -104,9 +104,11 @@ class LogWriter:
 
     async def start(self) -> None:
         """Reads where the log ends. Raises LogUnavailable."""
-        self._end = (await self._records.bounds(self._resource)).log_end_offset
+        bounds = await self._records.bounds(self._resource)
+        self._end = bounds.log_end_offset
         segments = await self._records.segments(self._resource)
-        self._indexed = segments[-1].end_offset if segments else 0
+        # An earlier import may have trimmed rows, and Redis does not take them again.
+        self._indexed = segments[-1].end_offset if segments else bounds.log_start_offset
 
     async def write(self, batch: StoredBatch) -> None:
         """Adds a batch; writes when there are many. Raises LogError."""

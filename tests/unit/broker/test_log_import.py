@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -19,6 +20,7 @@ from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.core.producers import ProducerState
 from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots, snapshots_of
 from sharebroker_server.record_log.port import Bounds
+from sharebroker_server.record_log.redis import RedisRecordStore
 from tests.testkit.shared_servers import Servers
 from tests.unit.broker.archive_scene import opened
 from tests.unit.broker.core.archives import ORDERS
@@ -98,3 +100,14 @@ async def test_an_open_transaction_is_aborted_once(stores: Stores, tmp_path: Pat
     assert not found.producers
     assert [each.last_offset for each in found.aborted] == [6]
     assert steps == [6, 6]
+
+
+async def test_trimmed_rows_of_the_index_are_not_written_again() -> None:
+    records = AsyncMock(RedisRecordStore)
+    records.bounds.return_value, records.segments.return_value = Bounds(40, 60), []
+    writer = LogWriter(Mock(Stores, records=records), RESOURCE, 1)
+    await writer.start()
+    for batch in LARGE[:6]:
+        await writer.write(batch)
+    await writer.finish({})
+    assert not records.append.called
