@@ -25,6 +25,8 @@ _COLOURS: Final = {
 _SERIES: Final = ("first", "second", "third")
 _WIDTH: Final = 7.5
 _ROW: Final = 0.24
+_CHARACTERS: Final = 85
+"""The number of characters that fit below the axis of lines."""
 _STYLE: Final = {
     "font.size": 9,
     "font.family": "sans-serif",
@@ -103,7 +105,11 @@ def lines(rows: Rows, x: str, y: Sequence[str], labels: tuple[str, str], title: 
     label, behind = labels
 
     def draw(axes: Any, rows: Rows) -> None:
-        across = [row[x] if isinstance(row[x], int | float) else str(row[x]) for row in rows]
+        found = [row[x] for row in rows]
+        numeric = all(isinstance(value, int | float) for value in found)
+        distinct = {str(value): value for value in found}
+        places = {text: place for place, text in enumerate(distinct)}
+        across = found if numeric else [places[str(value)] for value in found]
         if behind:
             other = axes.twinx()
             other.bar(across, [number(row[behind]) for row in rows], color=_COLOURS["grid"], zorder=0)
@@ -115,7 +121,12 @@ def lines(rows: Rows, x: str, y: Sequence[str], labels: tuple[str, str], title: 
             values = [number(row[name]) for row in rows]
             axes.plot(across, values, "-o", ms=3, color=_COLOURS[colour], label=worded(name))
         axes.set_ylabel(label)
-        axes.xaxis.get_major_locator().set_params(**_whole(across))
+        if numeric:
+            axes.xaxis.get_major_locator().set_params(**_whole(across))
+        else:
+            names = [shortened(value) for value in distinct.values()]
+            step = -(-len(names) * (max(map(len, names)) + 2) // _CHARACTERS)
+            axes.set_xticks(range(0, len(names), step), names[::step])
         _describe(axes, worded(x), "y")
 
     return svg(rows, draw, 3.2, title)

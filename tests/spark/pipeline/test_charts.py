@@ -27,6 +27,8 @@ CASES: dict[str, list[Any]] = {
     "text": ["bars", [{"a": None, "n": "no number"}, {"a": "$x$", "n": 1}], "a", ["n"], "", "t"],
     "lines": ["lines", [{"h": 1, "n": 2, "c": 9}, {"h": 2, "n": 4, "c": 8}], "h", ["n"], ["count", "c"], "t"],
     "times": ["lines", [{"h": "08:00", "n": 2}, {"h": None, "n": 4}], "h", ["n"], ["", ""], "t"],
+    "formula": ["lines", [{"h": r"$\foo$", "n": 2}, {"h": "b", "n": 4}], "h", ["n"], ["", ""], "t"],
+    "many": ["lines", [{"h": f"{hour:02}:00", "n": hour} for hour in range(99)], "h", ["n"], ["", ""], "t"],
     "one point": ["lines", [{"h": 1, "n": 2}], "h", ["n"], ["count", ""], "t"],
     "deliveries": ["deliveries", [{"delivery_count": 1, "records": 1000}], "t"],
     "outcomes": [
@@ -82,3 +84,13 @@ def test_long_names_are_cut_and_missing_ones_are_a_dash(pictures: dict[str, Elem
 def test_lines_can_have_bars_behind_them(pictures: dict[str, ElementTree.Element]) -> None:
     assert {"h", "count", "c"} <= {*texts(pictures["lines"])}
     assert "08:00" in texts(pictures["times"])
+
+
+def test_text_below_lines_is_no_formula(pictures: dict[str, ElementTree.Element]) -> None:
+    assert r"$\foo$" in texts(pictures["formula"])
+
+
+def test_only_names_that_fit_are_below_lines(pictures: dict[str, ElementTree.Element]) -> None:
+    names = [text for text in texts(pictures["many"]) if ":" in text]
+    assert names[0] == "00:00"
+    assert 5 <= len(names) <= 12
