@@ -73,7 +73,7 @@ class RunFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             self._lock(lock)
-            facts_file.write_text(json.dumps(dict(facts)))
+            _replace(facts_file, facts)
             try:
                 yield lock.fileno()
             finally:
@@ -95,21 +95,25 @@ class RunFolder:
     def check_rows(self, rows: Mapping[str, Any], *, replay: bool) -> None:
         """Verifies that the tables of rows were made by this definition, unless they are made again.
 
-        Raises FolderError. The definition is noted before the first run, and after a replay is complete: an
-        interrupted replay has to be repeated.
+        Raises FolderError. The definition is noted before the first run, and after a replay is complete. In
+        between none is noted: an interrupted replay has to be repeated, also with the former definition.
         """
         file = self.folder / _ROWS
-        if not file.exists():
+        if replay:
+            _replace(file, {})
+        elif not file.exists():
             self.note_rows(rows)
-        elif not replay and json.loads(file.read_text()) != dict(rows):
+        elif (before := json.loads(file.read_text())) != dict(rows):
             raise FolderError(
                 "The format, fields, checks or columns of the project changed. With --replay they apply "
                 f"to all records that {self.folder} has received."
+                if before
+                else f"A replay of {self.folder} is not complete. Repeat it with --replay."
             )
 
     def note_rows(self, rows: Mapping[str, Any]) -> None:
         """Notes the definition by which the tables of rows were made."""
-        (self.folder / _ROWS).write_text(json.dumps(dict(rows)))
+        _replace(self.folder / _ROWS, rows)
 
     def stage(self, configuration: Mapping[str, str], spark: SparkOptions) -> None:
         """Copies the code of this service for Spark, and writes Spark's configuration."""
@@ -167,3 +171,10 @@ class RunFolder:
             packed.mkdir(str(_PACKAGE.parent))  # packages without an __init__.py are found by this entry
             for path in sorted(self.spec.parent.rglob("*")):
                 packed.write(path, path.relative_to(self.code))
+
+
+def _replace(file: Path, content: Mapping[str, Any]) -> None:
+    """Writes a file of JSON in one step: a run may be killed at any time."""
+    temporary = file.with_suffix(".new")
+    temporary.write_text(json.dumps(dict(content)))
+    temporary.replace(file)
