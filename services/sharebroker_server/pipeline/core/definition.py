@@ -192,11 +192,16 @@ class Definition(_Strict):
         return self.model_dump(include={"value", "checks", "columns"})
 
 
+def can_be_quoted(name: str) -> bool:
+    """Returns whether SQL in a file can have the name between backticks."""
+    return not any(letter == "`" or letter < " " or "\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def _check_names(names: Iterable[str]) -> None:
     """Raises ValueError for a name that SQL cannot have, or has already."""
     seen = set[str]()
     for name in names:
-        if "`" in name or any(ord(letter) < ord(" ") for letter in name):
+        if not can_be_quoted(name):
             raise ValueError(f"{name!r} cannot be the name of a column")
         if name.lower() in _RESERVED:
             raise ValueError(f"every pipeline has a column {name}; it cannot be the name of a field")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sharebroker_server.pipeline.core.definition import DefinitionError, FieldType, Value
+from sharebroker_server.pipeline.core.definition import DefinitionError, FieldType, Value, can_be_quoted
 from sharebroker_server.pipeline.core.sql import quoted
 
 ARROW_START: Final = b"\xff\xff\xff\xff"
@@ -66,8 +66,9 @@ def _json_type(values: Sequence[Any]) -> str:
         items = [item for value in values for item in value if item is not None]
         return f"ARRAY<{_json_type(items)}>"
     if kinds == {dict} and (fields := json_fields(values)):
-        kept = {name: kind.removesuffix(" NOT NULL") for name, kind in fields.items() if "`" not in name}
-        return f"STRUCT<{', '.join(f'{quoted(name)}: {kind}' for name, kind in kept.items())}>"
+        kept = {name: kind.removesuffix(" NOT NULL") for name, kind in fields.items() if can_be_quoted(name)}
+        struct = ", ".join(f"{quoted(name)}: {kind}" for name, kind in kept.items())
+        return f"STRUCT<{struct}>" if kept else "STRING"
     return "STRING"
 
 
@@ -83,7 +84,7 @@ def avro_fields(schema: str) -> dict[str, str]:
         record = json.loads(schema)
         named: dict[str, str] = {}
         return {field["name"]: _avro_type(field["type"], named) for field in record["fields"]}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"the Avro schema is not a record with fields: {error!r}") from None
 
 
@@ -125,12 +126,15 @@ def _avro_complex(schema: Mapping[str, Any], named: dict[str, str]) -> str:
 def usable(fields: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Returns the fields that can be columns, and the names of the others."""
     kept: dict[str, str] = {}
+    seen = set[str]()
     for name, kind in fields.items():
         try:
-            Value.model_validate({"fields": {**kept, name: kind}})
+            Value.model_validate({"fields": {name: kind}})
         except ValueError:
             continue
-        kept[name] = kind
+        if name.lower() not in seen:
+            seen.add(name.lower())
+            kept[name] = kind
     return kept, [name for name in fields if name not in kept]
 
 

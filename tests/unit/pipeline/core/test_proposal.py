@@ -88,15 +88,30 @@ def test_fields_of_an_avro_schema_have_types_of_sparks() -> None:
     }
 
 
-@pytest.mark.parametrize("schema", ["", '"long"', '{"fields": [{"name": "a", "type": "absent"}]}', "[]"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "",
+        '"long"',
+        '{"fields": [{"name": "a", "type": "absent"}]}',
+        '{"fields": [{"name": "a", "type": 3}]}',
+        "[]",
+    ],
+)
 def test_schema_without_known_fields_is_refused(schema: str) -> None:
     with pytest.raises(DefinitionError, match="not a record with fields"):
         avro_fields(schema)
 
 
 def test_fields_that_cannot_be_columns_are_left_out() -> None:
-    kept, others = usable({"id": "INT", "ID": "INT", "a`b": "INT", "_offset": "INT", "x": "STRING"})
-    assert (list(kept), others) == (["id", "x"], ["ID", "a`b", "_offset"])
+    names = ["id", "ID", "a`b", "_offset", "\ud800", "x"]
+    kept, others = usable(dict.fromkeys(names, "INT"))
+    assert (list(kept), others) == (["id", "x"], ["ID", "a`b", "_offset", "\ud800"])
+
+
+def test_parts_of_a_field_that_sql_cannot_name_are_left_out() -> None:
+    objects = json_objects([rb'{"a": {"\ud800": 1, "b": 2, "c`": 3}, "d": {"\n": 1}}'])
+    assert json_fields(objects) == {"a": "STRUCT<`b`: BIGINT> NOT NULL", "d": "STRING NOT NULL"}
 
 
 def test_rows_are_grouped_by_text_with_few_values() -> None:
