@@ -47,7 +47,9 @@ def set_up(server: str) -> None:
     with Admin(server) as admin:
         admin.create_topic(TOPIC, 4, {"delivery.delay.enable": "true", "message.dedup.window.ms": "3600000"})
         admin.alter_group_configs(
-            GROUP, {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "5"}
+            # The limit counts the first attempt as well.
+            GROUP,
+            {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "6"},
         )
 
 
