@@ -46,3 +46,7 @@ def test_numbers_beyond_their_column_are_invalid(found: dict[str, Any]) -> None:
 
 def test_schema_that_is_none_is_refused(found: dict[str, Any]) -> None:
     assert all("the Avro schema is invalid" in text for text in found["refused"])
+
+
+def test_part_of_a_row_that_must_not_be_null_is_refused(found: dict[str, Any]) -> None:
+    assert "declares a NOT NULL" in found["required"]

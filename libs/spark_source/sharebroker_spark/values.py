@@ -47,6 +47,7 @@ def avro_decoder(schema: str, kind: pa.DataType, *, confluent: bool = False) -> 
 
     With `confluent` a zero byte and a schema id of four bytes precede each value; the id is not looked up.
     """
+    _check_optional(kind)
     return _Parsed(_Avro(kind, schema, b"\0" if confluent else None))
 
 

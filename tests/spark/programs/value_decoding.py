@@ -45,9 +45,9 @@ def written(row: dict[str, Any]) -> bytes:
     return content.getvalue()
 
 
-def refused(schema: str) -> str:
+def refused(schema: str, kind: pa.DataType = KIND) -> str:
     try:
-        avro_decoder(schema, KIND)
+        avro_decoder(schema, kind)
     except OptionError as error:
         return str(error)
     return ""
@@ -68,5 +68,6 @@ report(
     large=[large.reasons.get(index) for index in range(2)],
     both=both.to_pylist(),
     refused=[refused(schema) for schema in ("", "{", '"absent"', "[1]")],
+    required=refused(json.dumps(SCHEMA), pa.struct([("id", pa.struct([pa.field("a", pa.int64(), False)]))])),
     ready=True,
 )
