@@ -55,7 +55,7 @@ def read(folder: Path, **changes: str | None) -> tuple[dict[str, Any], Definitio
             value["avro_schema"] = _text(folder / str(value["avro_schema"]))
         document |= {name: change for name, change in changes.items() if change is not None}
         return document, Definition.of(document)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ProjectError(f"{file} is not TOML: {error}.") from None
     except DefinitionError as error:
         raise ProjectError(f"{file} is invalid: {error}.") from None
@@ -75,5 +75,5 @@ def _text(file: Path) -> str:
         if len(content) > _MAX_BYTES:
             raise ProjectError(f"{file} is larger than {_MAX_BYTES:,} bytes.")
         return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError for invalid UTF-8, and for a name with a zero byte
         raise ProjectError(f"{file} cannot be read: {error}.") from None

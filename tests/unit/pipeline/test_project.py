@@ -46,6 +46,8 @@ def test_options_replace_topic_and_group_in_the_content(tmp_path: Path) -> None:
         ("topic = ", r"pipeline\.toml is not TOML: Invalid value"),
         ('topic = "orders"', "value: Field required"),
         (MINIMAL + '[tables.gold_all]\ncomment = "All."\nfile = "none.sql"', "none.sql cannot be read"),
+        (MINIMAL + '[report.all]\ntitle = "All"\nfile = "a\\u0000"', "embedded null byte"),
+        (f"topic = {'[' * 100_000}", "is not TOML"),
         (MINIMAL + "[sources]", "sources: there is no such setting"),
     ],
 )
