@@ -137,7 +137,8 @@ class RunFolder:
         if not spark.is_local:
             self._pack()
         self.settings.mkdir(exist_ok=True)
-        lines = [f"{name} {value}\n" for name, value in self._spark(spark).items()]
+        values = {name: value.replace("\\", "\\\\") for name, value in self._spark(spark).items()}
+        lines = [f"{name} {value}\n" for name, value in values.items()]  # a file of Java's properties
         (self.settings / "spark-defaults.conf").write_text("".join(lines))
 
     def _place(self, name: str, spark: SparkOptions) -> str:

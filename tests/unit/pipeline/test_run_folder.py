@@ -48,6 +48,13 @@ def test_specification_has_the_configuration_and_the_place_of_checkpoints(tmp_pa
     assert defaults(folder)["spark.executor.memory"] == "2g"
 
 
+def test_backslashes_of_settings_are_escaped_for_java(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.locked(FACTS):
+        folder.stage(CONFIGURATION, SparkOptions("local[1]", "512m", "", {"spark.a": "b\\"}))
+    assert defaults(folder)["spark.a"] == "b\\\\"  # one would continue the line
+
+
 def test_storage_of_a_cluster_holds_tables_and_checkpoints(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     options = SparkOptions("spark://h:7077", "1g", "s3a://lake/orders/")

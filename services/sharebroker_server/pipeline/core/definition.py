@@ -48,6 +48,12 @@ _SIMPLE: Final = {
 }
 _DECIMAL: Final = re.compile(r"DECIMAL *\( *\d+ *(?:, *\d+ *)?\)")
 _NOT_NULL: Final = re.compile(r" +NOT +NULL$", re.IGNORECASE)
+_SETTING: Final = re.compile(r"spark\.[A-Za-z0-9_.-]+")
+_OPTIONS: Final = {
+    "spark.master": "--master",
+    "spark.driver.memory": "--memory",
+    "spark.sql.warehouse.dir": "--storage",
+}
 _MOST_MISTAKES: Final = 5
 
 
@@ -169,6 +175,16 @@ class Definition(_Strict):
     report: dict[Identifier, Section] = {}
     spark: dict[Text, str] = {}
     """Settings of Spark."""
+
+    @field_validator("spark")
+    @classmethod
+    def _has_lines(cls, settings: dict[str, str]) -> dict[str, str]:
+        for name, text in settings.items():
+            if not _SETTING.fullmatch(name) or any(letter < " " for letter in text):
+                raise ValueError(f"{name!r} is no setting of Spark, or its value is more than a line of text")
+            if name in _OPTIONS:
+                raise ValueError(f"{name} is the option {_OPTIONS[name]} of the command")
+        return settings
 
     @model_validator(mode="after")
     def _has_names_of_its_own(self) -> Definition:
