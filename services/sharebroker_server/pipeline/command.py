@@ -48,7 +48,7 @@ Folder = Annotated[
     Path | None,
     typer.Option(
         "--folder",
-        help="Folder of tables, checkpoints and report; for one topic and group. Default: PROJECT/data.",
+        help="Folder of tables and report, for one topic, group and storage. Default: PROJECT/data.",
     ),
 ]
 Replay = Annotated[
@@ -119,7 +119,7 @@ def run(
         data = start.data_folder(folder)
         options = SparkOptions(master, memory, storage, start.spark_settings)
         configuration = start.configuration(records)
-        with data.locked(start.facts) as lock:
+        with data.locked(start.facts | options.facts) as lock:
             data.check_rows(start.rows, replay=replay)
             if from_beginning:
                 with Admin(server) as admin:
@@ -159,7 +159,7 @@ def dry_run(
         data = start.data_folder(folder)
         options = SparkOptions(master, memory, storage, start.spark_settings)
         configuration = start.configuration(_RECORDS)
-        with data.locked(start.facts) as lock:
+        with data.locked(start.facts | options.facts) as lock:
             data.stage(configuration, options)
             with progress() as show:
                 run_spark(SparkProgram(start.environment, data, lock, ["dry-run"], options.is_local), show)

@@ -41,13 +41,18 @@ class SparkOptions:
         """Whether all of Spark runs in one process."""
         return self.master == "local" or self.master.startswith("local[")
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What must not change between the runs of a folder: tables and checkpoints belong together."""
+        return {"storage": self.storage.rstrip("/")} if self.storage else {}
+
 
 class FolderError(Exception):
     """The folder cannot be used; the message names the remedy."""
 
 
 class RunFolder:
-    """A pipeline's folder. It belongs to one topic and group, like its checkpoints."""
+    """A pipeline's folder. It belongs to one topic, group and storage, like its checkpoints."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()

@@ -99,6 +99,18 @@ def test_folder_belongs_to_one_topic_and_group(tmp_path: Path) -> None:
         pass
 
 
+def test_folder_belongs_to_one_storage(tmp_path: Path) -> None:
+    first, same, other = (SparkOptions("m", "1g", uri) for uri in ("s3a://lake/a", "s3a://lake/a/", ""))
+    for options in (first, same):
+        with RunFolder(tmp_path).locked(FACTS | options.facts):
+            pass
+    with (
+        pytest.raises(FolderError, match="storage s3a://lake/a, and so do its checkpoints"),
+        RunFolder(tmp_path).locked(FACTS | other.facts),
+    ):
+        pass
+
+
 def test_folder_is_locked_by_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_folder, "_LOCK_SECONDS", 0.0)
     with (
