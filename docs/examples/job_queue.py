@@ -18,7 +18,7 @@ def job(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def set_up(server: str, attempts: int = 5) -> None:
-    """Creates the topics, and lets the group retry a job `attempts` times before it writes a dead letter."""
+    """Creates the topics, and lets the group try a job `attempts` times before it writes a dead letter."""
     with Admin(server) as admin:
         admin.create_topic(TOPIC, 4, {"delivery.delay.enable": "true"})
         admin.create_topic(LETTERS, 1, {"errors.deadletterqueue.group.enable": "true"})
