@@ -88,7 +88,7 @@ def test_a_journal_that_was_cut_off_has_its_complete_lines() -> None:
         assert journal.partitions == ({(TOPIC, 0): PARTITION} if complete == len(lines) else {})
 
 
-def test_files_that_were_written_again_replace_those_in_the_journal() -> None:
+def test_a_repeated_file_replaces_the_files_from_its_first_offset() -> None:
     written = [file(2, 20), file(25, 40), file(40, 60), file(25, 30), file(30, 45)]
     journal = ExportJournal.parse(b"".join([head_line(HEAD), *map(entry_line, written)]))
     assert journal is not None
