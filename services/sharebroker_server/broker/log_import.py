@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from sharebroker_protocol.clock import now
 from sharebroker_server.broker.archive_folder import ArchiveFolder
 from sharebroker_server.broker.claimed_leases import ClaimedLeases
-from sharebroker_server.broker.core.archive_contents import ArchivedPartition, ArchiveError
-from sharebroker_server.broker.core.archive_log import end_log
+from sharebroker_server.broker.core.archive_contents import MANIFEST, ArchivedPartition, ArchiveError
+from sharebroker_server.broker.core.archive_log import EndedLog, end_log
 from sharebroker_server.broker.core.archive_plan import ImportPlan, new_notes
 from sharebroker_server.broker.stores import Stores
 from sharebroker_server.record_log.core.batch import StoredBatch
@@ -58,7 +59,7 @@ class LogImport:
         Raises ArchiveError, LogError, RedisError, OSError.
         """
         resource = self._plan.resource(archived)
-        epoch, notes = self._leases.epoch(resource), new_notes(archived.notes, self._plan.topics)
+        epoch, ending = self._leases.epoch(resource), self._ending(archived)
         await self._begin(resource)
         writer = LogWriter(self._stores, resource, epoch)
         await writer.start()
@@ -66,7 +67,6 @@ class LogImport:
             for batch in await asyncio.to_thread(self._folder.read_records, file):
                 await writer.write(batch)
             self._advance(file.end_offset - file.first_offset)
-        ending = end_log(notes, archived.log_end_offset, int(now() * 1000))
         for marker in ending.markers:
             await writer.write(marker)
         await writer.finish(ending.snapshots)
@@ -74,6 +74,17 @@ class LogImport:
         await records.trim(resource, epoch, archived.log_start_offset)
         if not archived.files:
             await records.extend(resource, epoch, archived.log_end_offset)
+
+    def _ending(self, archived: ArchivedPartition) -> EndedLog:
+        """Returns how the log ends. Raises ArchiveError."""
+        notes = new_notes(archived.notes, self._plan.topics)
+        try:
+            return end_log(notes, archived.log_end_offset, int(now() * 1000))
+        except (ValueError, IndexError, struct.error) as error:
+            raise ArchiveError(
+                f"{MANIFEST} of the archive has invalid notes of partition {archived.partition} "
+                f"of topic {archived.topic_id}: {error}."
+            ) from error
 
     async def _begin(self, resource: str) -> None:
         """Removes what an unfinished import of another archive has left. Raises ArchiveError."""

@@ -10,11 +10,12 @@ import pytest
 
 from sharebroker_server.broker.archive_folder import ArchiveFolder
 from sharebroker_server.broker.claimed_leases import ClaimedLeases
-from sharebroker_server.broker.core.archive_contents import ArchivedPartition
+from sharebroker_server.broker.core.archive_contents import ArchivedPartition, ArchiveError
 from sharebroker_server.broker.core.archive_plan import ImportPlan
 from sharebroker_server.broker.core.archive_topics import PlannedTopics
 from sharebroker_server.broker.log_import import WRITE_BATCHES, LogImport, LogWriter, missing_bytes
 from sharebroker_server.broker.stores import Stores
+from sharebroker_server.leases.port import Lease
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.core.producers import ProducerState
@@ -111,3 +112,18 @@ async def test_trimmed_rows_of_the_index_are_not_written_again() -> None:
         await writer.write(batch)
     await writer.finish({})
     assert not records.append.called
+
+
+@pytest.mark.parametrize("notes", [{"a5": b"\x63"}, {"a5": b""}, {"a5": b"\0"}, {"rX": b"\0"}])
+async def test_invalid_notes_are_rejected_before_anything_is_written(notes: Mapping[str, bytes]) -> None:
+    stores = Mock(Stores, records=AsyncMock(RedisRecordStore), link=AsyncMock(), leases=AsyncMock())
+    leases = ClaimedLeases(stores.leases, 60.0)
+    stores.leases.claim_from.side_effect = lambda resource, owner, ttl, epoch: Lease(
+        resource, owner, epoch, ttl
+    )
+    await leases.claim({RESOURCE: 1})
+    plan = ImportPlan(PlannedTopics({TOPIC: ORDERS}))
+    log = LogImport(stores, leases, ArchiveFolder(Path()), "archive", plan, lambda _step: None)
+    with pytest.raises(ArchiveError, match=f"invalid notes of partition 0 of topic {TOPIC}"):
+        await log.run(ArchivedPartition(TOPIC, 0, 1, 0, 6, notes))
+    assert not stores.link.call.called
