@@ -7,8 +7,8 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+import sharebroker
 from sharebroker.acls import CLUSTER, OPERATIONS, Acl, AclSelection
-from sharebroker.cli.clients import connect_admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples
 from sharebroker.cli.output import columns, print_done, print_rows
 
@@ -68,7 +68,7 @@ def list_(
         resource_name=resource.name if resource else None,
         pattern_type="match" if resource else None,
     )
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         rows = [asdict(acl) for acl in admin.list_acls(wanted)]
     print_rows(rows, _COLUMNS, as_json, "There are no such ACLs. Add one: sharebroker acls add --help")
 
@@ -106,7 +106,7 @@ def add(
         )
         for each in _operations(operation)
     ]
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.create_acls(acls)
     print_done([asdict(acl) for acl in acls], as_json, f"Added {len(acls)} ACLs of {acls[0].principal}.")
 
@@ -147,7 +147,7 @@ def remove(
         )
         for each in operations
     ]
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         removed = [acl for wanted in filters for acl in admin.delete_acls(wanted)]
     rows = [asdict(acl) for acl in removed]
     print_done(rows, as_json, f"Removed {len(rows)} ACLs of {_principal(principal)}.")

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import typer
 
-from sharebroker.cli.clients import connect_async_admin
+import sharebroker
+from sharebroker import aio
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples
 from sharebroker.cli.output import print_facts, print_notice
 from sharebroker.consumer.config import ConsumerConfig
@@ -94,7 +95,7 @@ def _run(measurement: Coroutine[Any, Any, dict[str, Any]], as_json: bool) -> Non
 async def _temporary(server: str, partitions: int, *, group: bool) -> AsyncIterator[str]:
     """Creates a topic, and a group of the same name that starts at its first record; deletes both."""
     name = f"bench-{uuid4().hex[:12]}"
-    async with connect_async_admin(server) as admin:
+    async with aio.Admin(server) as admin:
         await admin.create_topic(name, partitions)
         try:
             if group:
@@ -118,11 +119,8 @@ async def _delete_group(admin: Admin, name: str) -> None:
 
 async def _publish(server: str, topic: str, records: int, size: int) -> float:
     """Publishes records; returns the seconds until all are durable."""
-    from sharebroker import ProducerConfig
-    from sharebroker.aio import Producer
-
     value = random.Random(size).randbytes(size)
-    async with Producer(server, ProducerConfig(linger_ms=5)) as producer:
+    async with aio.Producer(server, sharebroker.ProducerConfig(linger_ms=5)) as producer:
         await producer.publish(topic, value)  # connects
         start = clock.monotonic()
         for first in range(1, records, _AT_ONCE):
@@ -141,10 +139,8 @@ async def _produce(server: str, records: int, size: int, partitions: int) -> dic
 async def _consume(server: str, records: int, size: int, partitions: int) -> dict[str, Any]:
     async with _temporary(server, partitions, group=True) as topic:
         await _publish(server, topic, records, size)
-        from sharebroker.aio import ShareConsumer
-
         received, start = 0, 0.0
-        async with ShareConsumer(server, topic, [topic], ConsumerConfig()) as consumer:
+        async with aio.ShareConsumer(server, topic, [topic], ConsumerConfig()) as consumer:
             patience = clock.Deadline(_PATIENCE)
             while received < records:
                 found = await consumer.poll(_POLL_SECONDS)
@@ -161,16 +157,13 @@ async def _consume(server: str, records: int, size: int, partitions: int) -> dic
 
 
 async def _latency(server: str, rate: float, seconds: float, size: int, partitions: int) -> dict[str, Any]:
-    from sharebroker import ProducerConfig
-    from sharebroker.aio import Producer, ShareConsumer
-
     count = max(1, round(rate * seconds))
     async with _temporary(server, partitions, group=True) as topic:
         sent: dict[bytes, float] = {}
         times: list[float] = []
         async with (
-            Producer(server, ProducerConfig(linger_ms=0)) as producer,
-            ShareConsumer(server, topic, [topic], ConsumerConfig()) as consumer,
+            aio.Producer(server, sharebroker.ProducerConfig(linger_ms=0)) as producer,
+            aio.ShareConsumer(server, topic, [topic], ConsumerConfig()) as consumer,
         ):
 
             async def publish() -> None:

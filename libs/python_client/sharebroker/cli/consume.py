@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sharebroker import AcknowledgeType, ConsumerConfig, Record, WakeupError
+from sharebroker import AcknowledgeType, ConsumerConfig, Record, WakeupError, aio
 from sharebroker.aio.signals import on_interrupt
 from sharebroker.cli.line_format import Form, printer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
@@ -86,9 +86,7 @@ def consume(
         auto_renew=ask,
     )
     session = ConsumeCommand(actions[0], printer(form, as_json), limit, timeout)
-    from sharebroker.aio import ShareConsumer
-
-    asyncio.run(session.run(lambda: ShareConsumer(server, group, [topic], config)))
+    asyncio.run(session.run(lambda: aio.ShareConsumer(server, group, [topic], config)))
     if session.failed:
         raise typer.Exit(FAILED)
 

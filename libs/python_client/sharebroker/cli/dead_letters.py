@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sharebroker.cli.clients import connect_admin, connect_dead_letters
+import sharebroker
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
     MOST,
@@ -103,7 +103,7 @@ def list_(
 ) -> None:
     """List dead letters by partition and offset."""
     where = _filter(group, source, source_partition, disposition, reason, since, until)
-    with connect_dead_letters(server) as letters:
+    with sharebroker.DeadLetters(server) as letters:
         found = letters.list_letters(topic, where, limit)
     print_rows([letter_row(letter) for letter in found], _LETTERS, as_json, "There are no such dead letters.")
     if len(found) == limit and not as_json:
@@ -135,7 +135,7 @@ def summary(
     EXAMPLE is partition and offset of one of the letters, for `show`.
     """
     where = _filter(group, source, source_partition, disposition, reason, since, until)
-    with connect_dead_letters(server) as letters:
+    with sharebroker.DeadLetters(server) as letters:
         counts = letters.summarize(topic, where, rows)
     shown = [count_row(count) for count in counts]
     print_rows(shown, _COUNTS, as_json, "There are no such dead letters.")
@@ -158,7 +158,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one dead letter: why the record failed, and its key, value and headers."""
-    with connect_dead_letters(server) as letters:
+    with sharebroker.DeadLetters(server) as letters:
         found = letters.get(topic, partition, offset, most)
     facts = letter_row(found.letter)
     own = {name: text(value) for name, value in found.headers if not name.startswith("__dlq.errors.")}
@@ -231,7 +231,7 @@ def redrive(
     }
     run = RedriveRun(page_token, limit)
     stopped = False
-    with connect_dead_letters(server) as letters:
+    with sharebroker.DeadLetters(server) as letters:
         try:
             while run.continues:
                 page = letters.redrive(topic, where, max_letters=run.most, page_token=run.token, **options)
@@ -276,7 +276,7 @@ def discard(
     A partition's letters are deleted from the oldest on, up to the first one that the options do not select.
     """
     where = _filter(group, source, source_partition, disposition, reason, since, until)
-    with connect_dead_letters(server) as letters:
+    with sharebroker.DeadLetters(server) as letters:
         found = letters.discard(topic, where, validate_only=not execute)
     result = {"topic": topic, "letters": found.letters, "before_offsets": found.before_offsets}
     if execute:
@@ -311,7 +311,7 @@ def enable(
     Without a copy, a letter can be redriven only while its source topic has the record.
     """
     name = topic or f"dlq.{group}"
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         created = admin.enable_dead_letters(group, name, partitions, copy=copy)
     done = "Created topic" if created else "Set topic"
     result = {"group": group, "topic": name, "created": created, "copy": copy}

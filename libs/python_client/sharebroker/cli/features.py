@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.cli.clients import connect_admin
+import sharebroker
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples, settings
 from sharebroker.cli.output import columns, print_done, print_rows
 
@@ -23,7 +23,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the levels, and c
 @app.command(name="list", epilog=examples("sharebroker features list", "sharebroker features list --json"))
 def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """List the features with their levels."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         found = admin.list_features()
     rows = [
         {"feature": one.name, "level": one.level, "lowest": one.lowest, "highest": one.highest}
@@ -43,7 +43,7 @@ def set_(
 ) -> None:
     """Set the levels of features, all or none. share.version=0 disables share groups for Kafka clients."""
     wanted = {name: _level(name, text) for name, text in settings(levels, "FEATURE=LEVEL").items()}
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.set_features(wanted, validate_only=dry_run)
     shown = ", ".join(f"{name}={level}" for name, level in wanted.items())
     done = "Valid" if dry_run else "Set"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import RenderableType
 
+from sharebroker import aio
 from sharebroker.admin_model import (
     ConsumerGroupDescription,
     GroupDescription,
     GroupListing,
     GroupOffset,
 )
-from sharebroker.cli.clients import connect_async_admin
 from sharebroker.cli.output import columns, rows_view
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -155,7 +155,7 @@ def group_rows(server: str) -> list[dict[str, Any]]:
     """Returns all groups as plain values. Raises KafkaError."""
 
     async def load() -> list[GroupOverview]:
-        async with connect_async_admin(server) as admin:
+        async with aio.Admin(server) as admin:
             return await overviews(admin)
 
     found = asyncio.run(load())

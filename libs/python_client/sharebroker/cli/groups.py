@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+import sharebroker
 from sharebroker.admin_model import (
     EARLIEST,
     LATEST,
@@ -21,7 +22,6 @@ from sharebroker.admin_model import (
     MemberDescription,
     RetryResult,
 )
-from sharebroker.cli.clients import connect_admin
 from sharebroker.cli.group_overview import (
     COMMITTED,
     CONSUMERS,
@@ -117,7 +117,7 @@ def describe(
 
 
 def _described(server: str, group: str) -> dict[str, Any]:
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         description = find_group(admin, group)
         if isinstance(description, ConsumerGroupDescription):
             return consumer_facts(description)
@@ -142,7 +142,7 @@ def _described(server: str, group: str) -> dict[str, Any]:
 )
 def members(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """List the members of a group; of a share group with their assigned partitions."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         description = find_group(admin, group)
     nothing = f"Group {group} has no members."
     if isinstance(description, ConsumerGroupDescription):
@@ -184,7 +184,7 @@ def show_offsets(
 
 
 def _offset_rows(server: str, group: str, topics: list[str] | None) -> list[dict[str, Any]]:
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         description = find_group(admin, group)  # an unknown group has no offsets either
         if isinstance(description, ConsumerGroupDescription):
             return offset_rows(description.offsets, topics)
@@ -204,7 +204,7 @@ def failed(
     Each partition lists the newest `share.failed.records.max` entries. An entry has one record, or neighbours
     that failed together. RETRIED are the offsets of the copies that `groups retry` made.
     """
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.describe_group(group)  # an unknown group has no failed records either
         topics = topic or sorted({place.topic for place in admin.group_offsets(group)})
         listings = {name: _failed(admin, group, name) for name in topics}
@@ -258,7 +258,7 @@ def retry(
     """
     if all_ == bool(offsets):
         raise typer.BadParameter("Pass PARTITION and OFFSET, or --all.")
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         selected: dict[int, Iterable[int]] = {}
         if offsets and partition is not None:
             selected[partition] = offsets
@@ -307,7 +307,7 @@ def reset(
     RECORDS is the old offset minus the new one: so many are delivered again, or skipped if it is negative.
     """
     position = parse_position(to)
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.describe_group(group)  # otherwise a reset creates an unknown group
         starts = _resolve(admin, topic, partition, position)
         old = admin.group_offsets(group)
@@ -326,7 +326,7 @@ def delete(
     group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
 ) -> None:
     """Delete a group without members, or its state in some topics."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         if topic:
             admin.delete_group_offsets(group, topic)
         else:
@@ -353,7 +353,7 @@ def config(
 ) -> None:
     """Show or change a group's properties. The group need not exist."""
     changed = changes(set_, unset, "--set")
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         if changed:
             admin.alter_group_configs(group, changed)
         rows = [asdict(value) for value in admin.group_configs(group)]
@@ -363,7 +363,7 @@ def config(
 @app.command(epilog=examples("sharebroker groups resume billing"))
 def resume(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """Deliver records to a paused group again: `share.paused`, which the circuit breaker may have set."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.resume_group(group)
     print_done({"group": group, "paused": False}, as_json, f"Resumed group {group}.")
 

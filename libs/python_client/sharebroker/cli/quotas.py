@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.cli.clients import connect_admin
+import sharebroker
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples, settings
 from sharebroker.cli.output import columns, print_done, print_rows
 
@@ -91,7 +91,7 @@ def list_(
 ) -> None:
     """List quotas: all, or those of the entities with these names."""
     wanted = _parts((user, client_id, ip), (user_defaults, client_defaults, ip_defaults))
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         found = admin.list_quotas(wanted)
     rows = [
         {"entity": dict(one.entity) if as_json else _text(one.entity), "quota": key, "value": value}
@@ -104,7 +104,7 @@ def list_(
 def _alter(
     server: str, entity: dict[str, str | None], values: Mapping[str, float | None], as_json: bool
 ) -> None:
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.alter_quotas(entity, values)
     result = {"entity": entity, "quotas": values}
     print_done(result, as_json, f"Changed {', '.join(values)} of {_text(entity)}.")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from sharebroker import aio
 from sharebroker.admin_model import EARLIEST, LATEST
-from sharebroker.cli.clients import connect_async_admin
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
     MOST,
@@ -170,7 +170,7 @@ def parse_filter(key: str | None, header: str | None) -> RecordFilter:
 
 
 async def _browse(server: str, selection: RecordSelection, committed: bool) -> list[BrowsedRecord]:
-    async with connect_async_admin(server) as admin:
+    async with aio.Admin(server) as admin:
         count = (await admin.describe_topic(selection.topic)).partitions
         numbers = sorted(set(selection.partitions)) if selection.partitions else range(count)
         places = [TopicPartition(selection.topic, number) for number in numbers]

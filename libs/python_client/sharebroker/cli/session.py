@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import typer
 
+import sharebroker
 from sharebroker import ErrorCode, KafkaError, TopicDescription, TopicPartition
 from sharebroker.admin_model import EARLIEST, LATEST
 from sharebroker.cli import login
-from sharebroker.cli.clients import connect_admin
 from sharebroker.cli.output import print_notice, text
 from sharebroker.tracing.application import traceparent
 from sharebroker_protocol import tracing
@@ -42,7 +42,7 @@ def prepare(
 
     Prints a notice if the group is about to start behind existing records.
     """
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         described = admin.describe_topic(topic)
         if from_beginning:
             admin.alter_group_configs(group, {_RESET: "earliest"})

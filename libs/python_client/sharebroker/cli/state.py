@@ -9,7 +9,7 @@ from rich.columns import Columns
 from rich.console import Group as Stack
 from rich.padding import Padding
 
-from sharebroker.cli.clients import connect_admin
+import sharebroker
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Partition, Server, Topic, examples
 from sharebroker.cli.output import Column, columns, console, print_json, table
 from sharebroker.inspection import StoredState, StoredStateRecord
@@ -43,7 +43,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a share-partition's stored checkpoint and deltas, and the state they replay to."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         response = admin.inspect_state(group, TopicPartition(topic, partition))
     if not response.records:
         missing = f"Group {group} has no state in partition {partition} of topic {topic}."

@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from sharebroker.cli.clients import connect_async_admin
+from sharebroker import aio
 from sharebroker.cli.group_overview import GroupOverview, age, overview_row, overviews
 from sharebroker.cli.live import SHORTEST, watch
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server
@@ -79,7 +79,7 @@ def top(
 
 
 async def _sample(server: str) -> TopSample:
-    async with connect_async_admin(server) as admin:
+    async with aio.Admin(server) as admin:
         topics = await admin.list_topics()
         places = [
             TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)

@@ -10,8 +10,8 @@ import typer
 from rich.console import Group as Stack
 from rich.console import RenderableType
 
+import sharebroker
 from sharebroker.admin_model import EARLIEST, LATEST, TopicDescription
-from sharebroker.cli.clients import connect_admin
 from sharebroker.cli.live import Watch, watch
 from sharebroker.cli.options import (
     DEFAULT_SERVER,
@@ -82,7 +82,7 @@ def create(
 ) -> None:
     """Create a topic."""
     configs = settings(config, "--config")
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         created = admin.create_topic(name, partitions, configs)
     print_done(topic_row(created), as_json, f"Created topic {name} with {created.partitions} partitions.")
 
@@ -90,7 +90,7 @@ def create(
 @app.command(name="list", epilog=examples("sharebroker topics list", "sharebroker topics list --json"))
 def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """List the topics."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         rows = [topic_row(topic) for topic in admin.list_topics()]
     print_rows(
         rows, _TOPIC_COLUMNS, as_json, "There are no topics. Create one: sharebroker topics create NAME"
@@ -112,7 +112,7 @@ def describe(
 
 
 def _described(server: str, name: str) -> dict[str, Any]:
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         topic = admin.describe_topic(name)
         settings = _settings(admin, name)
         partitions = [TopicPartition(name, number) for number in range(topic.partitions)]
@@ -176,7 +176,7 @@ def alter(
     changed = changes(config, unset, "--config")
     if partitions is None and not changed:
         raise typer.BadParameter("Nothing to change: give --partitions, --config or --unset.")
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         if changed:
             admin.alter_topic_configs(name, changed)
         if partitions is not None:
@@ -200,7 +200,7 @@ def delete(
     """
     if not yes:
         _confirm(names)
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         for name in names:
             admin.delete_topic(name)
             if not as_json:
@@ -225,7 +225,7 @@ def recall(
     as_json: AsJson = False,
 ) -> None:
     """Recall a scheduled record: no share group delivers it."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.recall_record(TopicPartition(topic, partition), offset)
     recalled = {"topic": topic, "partition": partition, "offset": offset}
     print_done(recalled, as_json, f"Recalled the record at offset {offset} of {topic}-{partition}.")

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.cli.clients import connect_admin
+import sharebroker
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples
 from sharebroker.cli.output import columns, print_done, print_rows
 
@@ -32,7 +32,7 @@ def add(
 ) -> None:
     """Create a user, or change the password of a user."""
     password = _password(password_file)
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.set_password(name, password)
     print_done({"name": name}, as_json, f"User {name} can authenticate with the new password.")
 
@@ -40,7 +40,7 @@ def add(
 @app.command(name="list", epilog=examples("sharebroker users list", "sharebroker users list --json"))
 def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """List the users."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         rows = [
             {"name": user.name, "mechanisms": ", ".join(sorted(user.iterations))}
             for user in admin.list_users()
@@ -51,7 +51,7 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
 @app.command(epilog=examples("sharebroker users delete alice"))
 def delete(name: User, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """Delete a user. Connections that are authenticated already remain."""
-    with connect_admin(server) as admin:
+    with sharebroker.Admin(server) as admin:
         admin.delete_user(name)
     print_done({"name": name}, as_json, f"Deleted user {name}.")
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.progress import Progress
 
-from sharebroker.cli.clients import connect_async_admin
+from sharebroker import aio
 from sharebroker.cli.group_snapshot import GroupSnapshot, read_snapshots
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server
 from sharebroker.cli.output import (
@@ -171,7 +171,7 @@ async def _read(
     """Reads the snapshots, with a progress bar on a terminal."""
     with Progress(console=stderr(), transient=True, disable=not stderr().is_terminal) as progress:
         bar = progress.add_task("share-partitions", total=None)
-        async with connect_async_admin(server) as admin:
+        async with aio.Admin(server) as admin:
             return await read_snapshots(
                 admin, group, topics, lambda done, total: progress.update(bar, completed=done, total=total)
             )
