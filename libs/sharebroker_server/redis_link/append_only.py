@@ -7,6 +7,7 @@ newest file, with all files before it, is the data at one moment, while Valkey c
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,11 @@ class OpenFile:
     name: str
     content: BinaryIO
     size: int
+
+    @classmethod
+    def in_memory(cls, name: str, content: bytes) -> OpenFile:
+        """Returns a file whose bytes are in memory."""
+        return cls(name, io.BytesIO(content), len(content))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from sharebroker_server.broker.core.archive_contents import (
     ArchiveContents,
     ArchivedPartition,
     ArchiveError,
-    ArchiveFile,
     ExportJournal,
     Head,
     RecordsFile,
@@ -30,6 +29,7 @@ from sharebroker_server.broker.core.archive_contents import (
     head_line,
     records_name,
 )
+from sharebroker_server.broker.core.listed_files import ListedFile
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of, stored_batches
 from sharebroker_server.redis_link.data_folder import FILE_MODE, flush_folder, make_private, replace_file
 
@@ -102,12 +102,12 @@ class ArchiveFolder:
         with suppress(FileNotFoundError):
             (self.path / UNFINISHED).unlink()
 
-    def write_metadata(self, data: bytes) -> ArchiveFile:
+    def write_metadata(self, data: bytes) -> ListedFile:
         """Writes the metadata. Raises OSError."""
         replace_file(self.path / METADATA, data)
-        return ArchiveFile(METADATA, len(data), hashlib.sha256(data).hexdigest())
+        return ListedFile(METADATA, len(data), hashlib.sha256(data).hexdigest())
 
-    def read_metadata(self, file: ArchiveFile) -> bytes:
+    def read_metadata(self, file: ListedFile) -> bytes:
         """Reads the metadata. Raises ArchiveError, OSError."""
         return self._read(file)
 
@@ -151,7 +151,7 @@ class ArchiveFolder:
         path = self.path / file.name
         return path.exists() and path.stat().st_size == file.size
 
-    def _read(self, file: ArchiveFile | RecordsFile) -> bytes:
+    def _read(self, file: ListedFile | RecordsFile) -> bytes:
         try:
             data = (self.path / file.name).read_bytes()
         except FileNotFoundError:
@@ -160,5 +160,5 @@ class ArchiveFolder:
             raise self._damaged(file)
         return data
 
-    def _damaged(self, file: ArchiveFile | RecordsFile) -> ArchiveError:
+    def _damaged(self, file: ListedFile | RecordsFile) -> ArchiveError:
         return ArchiveError(f"{self.path / file.name} is damaged: its size or its checksum is wrong.")

@@ -7,7 +7,6 @@ target are compared and not written again. A marker in the target exists until t
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.broker.core.backup_contents import BackupContents, BackupError, BackupFile
+from sharebroker_server.broker.core.backup_contents import BackupContents, BackupError
+from sharebroker_server.broker.core.listed_files import ListedFile
 from sharebroker_server.broker.redis import FOLDER, OWN_FILES, RESTORE_MARKER
 from sharebroker_server.redis_link.append_only import APPEND_ONLY, MANIFEST, OpenFile, open_append_only
 from sharebroker_server.redis_link.data_folder import FILE_MODE, flush_folder, make_private, replace_file
@@ -55,7 +55,7 @@ async def take_backup(data: Path, target: Path, begin: Begin) -> BackupContents:
             _remove_others(target / FOLDER / APPEND_ONLY, sources)
             advance = begin(_PASSES * sum(source.size for source in sources))
             files = [
-                BackupFile(source.name, source.size, _copy(source, target / source.name, advance))
+                ListedFile(source.name, source.size, _copy(source, target / source.name, advance))
                 for source in sources
             ]
         for file in files:
@@ -86,7 +86,7 @@ async def restore_backup(source: Path, data: Path, begin: Begin) -> BackupConten
         return contents
 
 
-def _restore(source: Path, data: Path, file: BackupFile, advance: Callable[[int], None]) -> None:
+def _restore(source: Path, data: Path, file: ListedFile, advance: Callable[[int], None]) -> None:
     """Copies one file and verifies both sides. Raises BackupError, OSError."""
     try:
         with (source / file.name).open("rb") as content:
@@ -111,15 +111,11 @@ def _sources(data: Path) -> Iterator[list[OpenFile]]:
     folder = f"{FOLDER}/{APPEND_ONLY}"
     with open_append_only(data / FOLDER) as (manifest, files):
         sources = [OpenFile(f"{folder}/{file.name}", file.content, file.size) for file in files]
-        sources.append(_in_memory(f"{folder}/{MANIFEST}", str(manifest).encode()))
+        sources.append(OpenFile.in_memory(f"{folder}/{MANIFEST}", str(manifest).encode()))
         for name in OWN_FILES:
             with suppress(FileNotFoundError):
-                sources.append(_in_memory(name, (data / name).read_bytes()))
+                sources.append(OpenFile.in_memory(name, (data / name).read_bytes()))
         yield sources
-
-
-def _in_memory(name: str, content: bytes) -> OpenFile:
-    return OpenFile(name, io.BytesIO(content), len(content))
 
 
 def _require_free(folder: Path, marker: str) -> None:
@@ -191,7 +187,7 @@ def _chunks(source: OpenFile) -> Iterator[bytes]:
         yield chunk
 
 
-def _verify(folder: Path, file: BackupFile, advance: Callable[[int], None]) -> None:
+def _verify(folder: Path, file: ListedFile, advance: Callable[[int], None]) -> None:
     """Compares a copy with its checksum. Raises BackupError, OSError."""
     digest = hashlib.sha256()
     with (folder / file.name).open("rb") as content:
@@ -202,5 +198,5 @@ def _verify(folder: Path, file: BackupFile, advance: Callable[[int], None]) -> N
         raise _damaged(folder, file)
 
 
-def _damaged(folder: Path, file: BackupFile) -> BackupError:
+def _damaged(folder: Path, file: ListedFile) -> BackupError:
     return BackupError(f"{folder / file.name} is damaged: its size or its checksum is wrong.")

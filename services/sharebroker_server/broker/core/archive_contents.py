@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import orjson
 
+from sharebroker_server.broker.core.listed_files import ListedFile, check_version, count, sha256
+
 VERSION: Final = 1
 """The version of the format that this release writes, and the only one that it reads."""
 
@@ -21,20 +23,10 @@ MANIFEST: Final = "manifest.json"
 METADATA: Final = "metadata.jsonl"
 
 _RECORDS: Final = re.compile(r"records/[A-Za-z0-9_-]{22}/\d{1,5}/\d{20}\.zst")
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class ArchiveError(Exception):
     """An archive cannot be written or imported; the text is a sentence for operators."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveFile:
-    """A file by its name in the archive, with its size in bytes and its checksum in hexadecimal."""
-
-    name: str
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ class Head:
     group_patterns: Sequence[str]
     topics: int
     groups: int
-    metadata: ArchiveFile
+    metadata: ListedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +124,7 @@ class ArchiveContents:
         """Reads the stored form. Raises ArchiveError."""
         try:
             fields = orjson.loads(data)
-            _check_version(fields)
+            check_version(fields, VERSION, "archive", ArchiveError)
             return cls(_head(fields), [_partition(each) for each in fields["partitions"]])
         except (ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{MANIFEST} of the archive is damaged.") from error
@@ -155,7 +147,7 @@ class ExportJournal:
             if not lines:
                 return None
             fields = orjson.loads(lines[0])
-            _check_version(fields)
+            check_version(fields, VERSION, "archive", ArchiveError)
             journal = cls(_head(fields))
             for line in lines[1:]:
                 journal.add(_entry(orjson.loads(line)))
@@ -209,15 +201,6 @@ def _entry(fields: dict[str, Any]) -> RecordsFile | ArchivedPartition:
     return _partition(fields) if "files" in fields else _records_file(fields)
 
 
-def _check_version(fields: dict[str, Any]) -> None:
-    version = fields["version"]
-    if version != VERSION:
-        raise ArchiveError(
-            f"The archive has version {version}, written by release {fields['release']}. "
-            f"This release reads version {VERSION}."
-        )
-
-
 def _head(fields: dict[str, Any]) -> Head:
     return Head(
         str(fields["archive_id"]),
@@ -225,35 +208,35 @@ def _head(fields: dict[str, Any]) -> Head:
         float(fields["begun_at"]),
         [*map(str, fields["topic_patterns"])],
         [*map(str, fields["group_patterns"])],
-        _count(fields["topics"]),
-        _count(fields["groups"]),
+        count(fields["topics"]),
+        count(fields["groups"]),
         _file(fields["metadata"]),
     )
 
 
-def _file(fields: dict[str, Any]) -> ArchiveFile:
+def _file(fields: dict[str, Any]) -> ListedFile:
     if fields["name"] != METADATA:
         raise ValueError(fields["name"])
-    return ArchiveFile(METADATA, _count(fields["size"]), _sha256(fields["sha256"]))
+    return ListedFile(METADATA, count(fields["size"]), sha256(fields["sha256"]))
 
 
 def _records_file(fields: dict[str, Any]) -> RecordsFile:
     if not _RECORDS.fullmatch(fields["name"]):
         raise ValueError(fields["name"])
-    counts = [_count(fields[name]) for name in ("size", "raw_size", "records", "first_offset", "end_offset")]
+    counts = [count(fields[name]) for name in ("size", "raw_size", "records", "first_offset", "end_offset")]
     size, raw_size, records, first_offset, end_offset = counts
     if end_offset <= first_offset:
         raise ValueError("the file has no offsets")
     return RecordsFile(
-        fields["name"], size, _sha256(fields["sha256"]), raw_size, records, first_offset, end_offset
+        fields["name"], size, sha256(fields["sha256"]), raw_size, records, first_offset, end_offset
     )
 
 
 def _partition(fields: dict[str, Any]) -> ArchivedPartition:
     """Reads a partition. Raises ValueError, KeyError, TypeError."""
-    topic_id, partition = str(fields["topic_id"]), _count(fields["partition"])
+    topic_id, partition = str(fields["topic_id"]), count(fields["partition"])
     files = [_records_file(each) for each in fields["files"]]
-    end = _count(fields["log_end_offset"])
+    end = count(fields["log_end_offset"])
     offset = 0
     for file in files:
         if file.name != records_name(topic_id, partition, file.first_offset) or file.first_offset < offset:
@@ -264,21 +247,9 @@ def _partition(fields: dict[str, Any]) -> ArchivedPartition:
     return ArchivedPartition(
         topic_id,
         partition,
-        _count(fields["leader_epoch"]),
-        _count(fields["log_start_offset"]),
+        count(fields["leader_epoch"]),
+        count(fields["log_start_offset"]),
         end,
         {str(name): b64decode(note, validate=True) for name, note in fields["notes"].items()},
         files,
     )
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(value)
-    return value
-
-
-def _sha256(value: Any) -> str:
-    if not _SHA256.fullmatch(value):
-        raise ValueError(value)
-    return str(value)

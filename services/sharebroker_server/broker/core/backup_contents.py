@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import orjson
 
+from sharebroker_server.broker.core.listed_files import ListedFile, check_version, count, sha256
+
 VERSION: Final = 1
 """The version of the list that this release writes, and the only one that it reads."""
 
 _NAME: Final = re.compile(r"(node|format)\.json|valkey/appendonlydir/appendonly\.aof\.[a-z0-9.]+")
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class BackupError(Exception):
@@ -21,19 +22,10 @@ class BackupError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class BackupFile:
-    """A file by its name relative to the data folder, its size in bytes, and its checksum in hexadecimal."""
-
-    name: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class BackupContents:
     """The files of a backup, the release that wrote it, and the time of its data in Unix seconds."""
 
-    files: Sequence[BackupFile]
+    files: Sequence[ListedFile]
     release: str
     taken_at: float
 
@@ -51,23 +43,16 @@ class BackupContents:
         """Reads the stored form. Raises BackupError."""
         try:
             fields = orjson.loads(data)
-            version = fields["version"]
-            if version != VERSION:
-                raise BackupError(
-                    f"The backup has version {version}, written by release {fields['release']}. "
-                    f"This release reads version {VERSION}."
-                )
+            check_version(fields, VERSION, "backup", BackupError)
             files = [_file(each) for each in fields["files"]]
             return cls(files, str(fields["release"]), float(fields["taken_at"]))
         except (ValueError, KeyError, TypeError) as error:
             raise BackupError("The list of the files of the backup is damaged.") from error
 
 
-def _file(fields: dict[str, Any]) -> BackupFile:
+def _file(fields: dict[str, Any]) -> ListedFile:
     """Reads one entry. Raises ValueError, KeyError, TypeError."""
-    name, size, sha256 = fields["name"], fields["size"], fields["sha256"]
-    if not _NAME.fullmatch(name) or ".." in name or type(size) is not int or size < 0:
+    name = fields["name"]
+    if not _NAME.fullmatch(name) or ".." in name:
         raise ValueError(name)
-    if not _SHA256.fullmatch(sha256):
-        raise ValueError(sha256)
-    return BackupFile(name, size, sha256)
+    return ListedFile(name, count(fields["size"]), sha256(fields["sha256"]))

@@ -12,11 +12,12 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.backup import Begin
 from sharebroker_server.broker.commands.copying import Done, copied, run_copy
 from sharebroker_server.broker.core.archive_contents import ArchiveError
-from sharebroker_server.broker.core.backup_contents import BackupContents, BackupError, BackupFile
+from sharebroker_server.broker.core.backup_contents import BackupContents, BackupError
+from sharebroker_server.broker.core.listed_files import ListedFile
 from sharebroker_server.leases.port import LeasesUnavailable
 from sharebroker_server.stream_log.port import LogFull
 
-CONTENTS = BackupContents([BackupFile("node.json", 1500, "0" * 64)], "0.1.0", 0.0)
+CONTENTS = BackupContents([ListedFile("node.json", 1500, "0" * 64)], "0.1.0", 0.0)
 DESCRIBE = partial(copied, "Backed up")
 
 

@@ -12,7 +12,6 @@ from sharebroker_server.broker.core.archive_contents import (
     ArchiveContents,
     ArchivedPartition,
     ArchiveError,
-    ArchiveFile,
     ExportJournal,
     Head,
     RecordsFile,
@@ -20,9 +19,10 @@ from sharebroker_server.broker.core.archive_contents import (
     head_line,
     records_name,
 )
+from sharebroker_server.broker.core.listed_files import ListedFile
 
 TOPIC = "L0q_9xXBWcW1PYDWSy-nXw"
-HEAD = Head("one", "0.1.0", 5.5, ["orders*"], [], 1, 2, ArchiveFile(METADATA, 9, "a" * 64))
+HEAD = Head("one", "0.1.0", 5.5, ["orders*"], [], 1, 2, ListedFile(METADATA, 9, "a" * 64))
 
 
 def file(first: int, end: int, partition: int = 0) -> RecordsFile:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.broker.core.backup_contents import VERSION, BackupContents, BackupError, BackupFile
+from sharebroker_server.broker.core.backup_contents import VERSION, BackupContents, BackupError
+from sharebroker_server.broker.core.listed_files import ListedFile
 from tests.testkit.tables import each
 
 FILES = st.builds(
-    BackupFile,
+    ListedFile,
     st.sampled_from(["node.json", "format.json", "valkey/appendonlydir/appendonly.aof.1.incr.aof"]),
     st.integers(0, 1 << 40),
     st.binary(min_size=32, max_size=32).map(bytes.hex),
