@@ -377,6 +377,12 @@ def commits(marker: StoredBatch) -> bool:
 
 
 _FORMAT: Final = 0
+PRODUCER_NAME: Final = "p"
+"""The first character of the name of a producer's snapshot; its id follows."""
+
+NOTE_NAME: Final = "n"
+"""The first character of the name of a note's snapshot; its key follows."""
+
 _PRODUCER: Final = struct.Struct(">Bhqqqi")
 _SENT: Final = struct.Struct(">iiqqq")
 _ABORTED: Final = struct.Struct(">Bqqqq")
@@ -385,7 +391,7 @@ _ABORTED: Final = struct.Struct(">Bqqqq")
 
 def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     """Returns the snapshots of the durable state, or of a draft's changes."""
-    producers = {f"p{id_}": _pack(producer) for id_, producer in state.producers.items()}
+    producers = {f"{PRODUCER_NAME}{id_}": _pack(producer) for id_, producer in state.producers.items()}
     ended = (*state.aborted, *state.duplicates)
     return (
         producers
@@ -395,7 +401,7 @@ def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
             for first, last, due_ms in state.scheduled
         }
         | {f"r{offset}": _ABORTED.pack(_FORMAT, RECALLED, offset, offset, 0) for offset in state.recalled}
-        | {f"n{key}": note.packed() for key, note in state.changed_notes}
+        | {f"{NOTE_NAME}{key}": note.packed() for key, note in state.changed_notes}
     )
 
 
@@ -412,8 +418,11 @@ def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str
         name: snapshot
         for name, snapshot in snapshots_of(state).items()
         if name not in stored
-        or (name[0] == "p" and _is_earlier(found.producers[int(name[1:])], state.producers[int(name[1:])]))
-        or (name[0] == "n" and found.notes.version(name[1:]) < state.notes.version(name[1:]))
+        or (
+            name[0] == PRODUCER_NAME
+            and _is_earlier(found.producers[int(name[1:])], state.producers[int(name[1:])])
+        )
+        or (name[0] == NOTE_NAME and found.notes.version(name[1:]) < state.notes.version(name[1:]))
     }
 
 
@@ -435,12 +444,12 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
     scheduled, recalled = list[Scheduled](), list[int]()
     notes: dict[str, bytes] = {}
     for name, snapshot in snapshots.items():
-        if name.startswith("n"):
+        if name.startswith(NOTE_NAME):
             notes[name[1:]] = snapshot
             continue
         if snapshot[0] != _FORMAT:
             raise ValueError(f"producer snapshot {name} has unknown format {snapshot[0]}")
-        if name.startswith("p"):
+        if name.startswith(PRODUCER_NAME):
             producers[int(name[1:])] = _unpack(snapshot)
         elif name.startswith("s"):
             _, time, first, last, _ = _ABORTED.unpack(snapshot)
@@ -461,11 +470,11 @@ def snapshot_names(
 ) -> list[str]:
     """Returns the names of snapshots to delete."""
     return [
-        *(f"p{id_}" for id_ in producer_ids),
+        *(f"{PRODUCER_NAME}{id_}" for id_ in producer_ids),
         *(f"a{each.last_offset}" for each in aborted),
         *(f"s{each.last}" for each in scheduled),
         *(f"r{offset}" for offset in recalled),
-        *(f"n{key}" for key in notes),
+        *(f"{NOTE_NAME}{key}" for key in notes),
     ]
 
 

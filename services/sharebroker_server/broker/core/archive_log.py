@@ -7,13 +7,16 @@ transaction that was open is aborted at the end of the imported log, because no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sharebroker_server.record_log.core.batch import LEADER_EPOCH, StoredBatch
 from sharebroker_server.record_log.core.producers import Marker
-from sharebroker_server.record_log.core.transactions import load_snapshots, marker_batch, snapshots_of
-
-_PRODUCER: Final = "p"
+from sharebroker_server.record_log.core.transactions import (
+    PRODUCER_NAME,
+    load_snapshots,
+    marker_batch,
+    snapshots_of,
+)
 
 
 class EndedLog(NamedTuple):
@@ -29,7 +32,7 @@ def archived_snapshots(snapshots: Mapping[str, bytes]) -> dict[str, bytes]:
     return {
         name: snapshot
         for name, snapshot in snapshots.items()
-        if not name.startswith(_PRODUCER) or producers[int(name[1:])].in_transaction
+        if not name.startswith(PRODUCER_NAME) or producers[int(name[1:])].in_transaction
     }
 
 
@@ -54,5 +57,5 @@ def end_log(snapshots: Mapping[str, bytes], log_end: int, now_ms: int) -> EndedL
         draft.end(marker, offset, now_ms)
     transactions.commit(draft)
     stored = snapshots_of(transactions)
-    kept = {name: snapshot for name, snapshot in stored.items() if not name.startswith(_PRODUCER)}
+    kept = {name: snapshot for name, snapshot in stored.items() if not name.startswith(PRODUCER_NAME)}
     return EndedLog(markers, kept)

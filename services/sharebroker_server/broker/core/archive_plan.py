@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from sharebroker_server.broker.core.archive_contents import ArchivedPartition, ArchiveError
 from sharebroker_server.broker.core.archive_selection import (
@@ -24,10 +23,9 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import Of
 from sharebroker_server.group_coordinator.core.machine import GroupMachine
 from sharebroker_server.group_coordinator.core.share_groups.group import GroupRecord, ShareGroup, StateRecord
 from sharebroker_server.leases import names
+from sharebroker_server.record_log.core.transactions import NOTE_NAME
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
-
-LETTERS: Final = "ndlq:"
-"""The first characters of the names of snapshots that state which dead letters are written."""
+from sharebroker_server.share_partition_leader.core.letter_note import with_source_topic
 
 
 class GroupsByShard:
@@ -104,16 +102,14 @@ def _check_patterns(records: Sequence[ArchiveRecord], selection: Selection) -> N
 
 def new_notes(notes: Mapping[str, bytes], topics: Mapping[str, Topic]) -> dict[str, bytes]:
     """Returns the snapshots of a partition with the ids that the source topics of dead letters have now."""
-    return {_new_note(name, topics): note for name, note in notes.items()}
+    ids = {archived: topic.topic_id for archived, topic in topics.items()}
+    return {_new_name(name, ids): note for name, note in notes.items()}
 
 
-def _new_note(name: str, topics: Mapping[str, Topic]) -> str:
-    if not name.startswith(LETTERS):
+def _new_name(name: str, ids: Mapping[str, str]) -> str:
+    if not name.startswith(NOTE_NAME):
         return name
-    group_id, topic_id, *rest = name.removeprefix(LETTERS).split("\0")
-    if topic_id not in topics:
-        return name
-    return LETTERS + "\0".join((group_id, topics[topic_id].topic_id, *rest))
+    return NOTE_NAME + with_source_topic(name.removeprefix(NOTE_NAME), ids)
 
 
 def _plan_groups(

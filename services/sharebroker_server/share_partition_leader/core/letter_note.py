@@ -11,7 +11,7 @@ last change of the note, is rejected: it may arrive after its letters were remov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
@@ -25,6 +25,9 @@ MAX_RANGES: Final = 20_000
 
 It is twice the limit of archiving records, which members that hold records can exceed.
 """
+
+NOTE_PREFIX: Final = "dlq:"
+"""The first characters of the keys of these notes."""
 
 Range = tuple[int, int]
 """First and last offset, inclusive."""
@@ -45,6 +48,26 @@ class PlannedLetters(NamedTuple):
 
     indexes: Sequence[int]
     note: LetterNote
+
+
+def note_key(group_id: str, topic_id: str, partition: int, state_epoch: int) -> str:
+    """Returns the key of the note of a share-partition's letters.
+
+    The state epoch of the failure is a part of it: records that fail again after their offsets were altered
+    get new letters. An initialisation that keeps the state keeps the key.
+    """
+    return NOTE_PREFIX + "\0".join((group_id, topic_id, str(partition), str(state_epoch)))
+
+
+def with_source_topic(key: str, ids: Mapping[str, str]) -> str:
+    """Returns the key of a note, with the id that its source topic has after a copy; other keys unchanged.
+
+    `ids` are the new ids by the former ones.
+    """
+    if not key.startswith(NOTE_PREFIX):
+        return key
+    group_id, topic_id, *rest = key.removeprefix(NOTE_PREFIX).split("\0")
+    return NOTE_PREFIX + "\0".join((group_id, ids.get(topic_id, topic_id), *rest))
 
 
 def check_request(offsets: Sequence[int], still_archiving: Sequence[Range]) -> None:

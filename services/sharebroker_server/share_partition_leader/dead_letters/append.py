@@ -17,15 +17,15 @@ from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
 from sharebroker_server.record_log.core.notes import Note, NotesDraft
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.core.letter_note import (
+    NOTE_PREFIX,
     LetterNote,
     check_request,
     deltas,
+    note_key,
     plan_letters,
     ranges_of,
 )
 from sharebroker_server.share_partition_leader.leadership import Leadership
-
-NOTE_PREFIX: Final = "dlq:"
 
 _UNLIMITED: Final = 1 << 30
 
@@ -70,7 +70,8 @@ class LetterAppend:
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
-        call, key = self._call, note_key(self._call)
+        call = self._call
+        key = note_key(call.group_id, call.source_topic_id, call.source_partition, call.state_epoch)
         stored = notes.get(key)
         note = LetterNote() if stored is None else decoded(stored.value)
         sent = call.source_leader_epoch, call.sequence
@@ -92,16 +93,6 @@ class LetterAppend:
         if len(headers) > 1 or header.codec or header.producer_id >= 0:
             raise KafkaError(ErrorCode.INVALID_RECORD, "Letters are sent in one batch without compression.")
         return settings.headers(records, self._log.now_ms)
-
-
-def note_key(call: LettersCall) -> str:
-    """Returns the key of the note of a share-partition's letters.
-
-    The state epoch of the failure is a part of it: records that fail again after their offsets were altered
-    get new letters. An initialisation that keeps the state keeps the key.
-    """
-    parts = (call.group_id, call.source_topic_id, str(call.source_partition), str(call.state_epoch))
-    return NOTE_PREFIX + "\0".join(parts)
 
 
 async def expire_notes(log: PartitionLog, before_ms: int) -> None:

@@ -8,12 +8,15 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.letter_note import (
     MAX_LETTERS,
     MAX_RANGES,
+    NOTE_PREFIX,
     LetterNote,
     Range,
     check_request,
     deltas,
+    note_key,
     plan_letters,
     ranges_of,
+    with_source_topic,
 )
 
 
@@ -89,3 +92,11 @@ def test_ranges_survive_storage() -> None:
     assert ranges_of([]) == ()
     with pytest.raises(ValueError, match="argument"):
         ranges_of([1])
+
+
+def test_a_key_names_the_share_partition_and_the_epoch_of_the_failure() -> None:
+    key = note_key("billing", "orders", 3, 7)
+    assert key == f"{NOTE_PREFIX}billing\0orders\x003\x007"
+    assert with_source_topic(key, {"orders": "copied"}) == note_key("billing", "copied", 3, 7)
+    assert with_source_topic(key, {"bills": "copied"}) == key
+    assert with_source_topic("to:5", {"5": "6"}) == "to:5"

@@ -15,13 +15,17 @@ from sharebroker_server.leader_calls import messages
 from sharebroker_server.leader_calls.values import LettersCall, LettersResult
 from sharebroker_server.record_log.core.notes import MAX_NOTE_BYTES
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_partition_leader.core.letter_note import MAX_LETTERS, MAX_RANGES, LetterNote
+from sharebroker_server.share_partition_leader.core.letter_note import (
+    MAX_LETTERS,
+    MAX_RANGES,
+    LetterNote,
+    note_key,
+)
 from sharebroker_server.share_partition_leader.dead_letters.append import (
     cut,
     decoded,
     encoded,
     expire_notes,
-    note_key,
 )
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
@@ -30,6 +34,7 @@ from tests.unit.record_log.harness import until_open
 from tests.unit.share_partition_leader.harness import TOPIC, Harness
 
 SOURCE = "S" * 22
+KEY = note_key("g", SOURCE, 5, 1)
 
 
 def letters(offsets: Sequence[int]) -> bytes:
@@ -97,7 +102,7 @@ async def test_letters_that_cannot_be_sent_again_leave_the_note(harness: Harness
     await harness.create_topic()
     await append(harness, call(1, 2))
     assert await append(harness, call(still=[(2, 2)])) == LettersResult()
-    note = (await led(harness)).transactions.notes.get(note_key(call()))
+    note = (await led(harness)).transactions.notes.get(KEY)
     assert note is not None
     assert decoded(note.value) == (3, ((2, 2),), 1)
 
@@ -189,7 +194,7 @@ async def test_notes_expire_with_producers(harness: Harness) -> None:
     await harness.create_topic()
     await append(harness, call(1))
     log = await led(harness)
-    note = log.transactions.notes.get(note_key(call()))
+    note = log.transactions.notes.get(KEY)
     assert note is not None
     await expire_notes(log, note.version)
     assert len(log.transactions.notes) == 1
