@@ -8,6 +8,12 @@ from typing import Final
 CATALOG: Final = "catalog"
 """The only resource of its kind: topics and configurations."""
 
+GROUP_COORDINATOR: Final = "group-coordinator"
+"""The kind of the group coordinator's shards, and the name of the role."""
+
+SHARE_COORDINATOR: Final = "share-coordinator"
+"""The kind of the share coordinator's shards, and the name of the role."""
+
 TRANSACTIONS: Final = "transaction-coordinator"
 """The kind of the transaction coordinator's shards."""
 
@@ -15,10 +21,10 @@ PARTITION: Final = "partition"
 """The kind of partitions of topics."""
 
 ROLE_BY_KIND: Final[Mapping[str, str]] = {
-    "catalog": "group-coordinator",
-    "group-coordinator": "group-coordinator",
-    TRANSACTIONS: "group-coordinator",
-    "share-coordinator": "share-coordinator",
+    CATALOG: GROUP_COORDINATOR,
+    GROUP_COORDINATOR: GROUP_COORDINATOR,
+    TRANSACTIONS: GROUP_COORDINATOR,
+    SHARE_COORDINATOR: SHARE_COORDINATOR,
     PARTITION: "share-partition-leader",
 }
 """The role that owns the resources of each kind."""

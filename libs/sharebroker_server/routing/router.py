@@ -24,8 +24,8 @@ from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, Metadata, R
 
 S = TypeVar("S")
 
-GROUP_COORDINATOR = "group-coordinator"
-SHARE_COORDINATOR = "share-coordinator"
+GROUP_COORDINATOR = names.GROUP_COORDINATOR
+SHARE_COORDINATOR = names.SHARE_COORDINATOR
 TRANSACTIONS = names.TRANSACTIONS
 LEADER = "share-partition-leader"
 GATEWAY = "gateway"

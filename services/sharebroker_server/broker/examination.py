@@ -88,8 +88,8 @@ async def _settings(node: Link) -> dict[str, str]:
 
 async def _cluster(store: LeaseStore, members: list[ClusterMember], config: BrokerConfig) -> ClusterFacts:
     counts = {
-        "group-coordinator": config.offsets_topic_num_partitions,
-        "share-coordinator": config.share_coordinator_state_topic_num_partitions,
+        names.GROUP_COORDINATOR: config.offsets_topic_num_partitions,
+        names.SHARE_COORDINATOR: config.share_coordinator_state_topic_num_partitions,
         names.TRANSACTIONS: config.transaction_state_log_num_partitions,
     }
     shards = [shard for kind, count in counts.items() for shard in names.shards(kind, count)]

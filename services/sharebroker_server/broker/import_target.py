@@ -13,9 +13,7 @@ from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_plan import GroupsByShard, ImportPlan
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.broker.stored_state import (
-    GROUP_SHARDS,
-    SHARE_SHARDS,
-    check_shards,
+    checked_shards,
     read_catalog,
     read_groups,
 )
@@ -46,13 +44,8 @@ class ImportTarget:
         Raises ArchiveError, LeasesUnavailable, LogUnavailable.
         """
         config = self._config
-        await check_shards(self.stores, config)
+        shards = [names.CATALOG, *await checked_shards(self.stores, config)]
         await stack.enter_async_context(self.leases.renewed())
-        shards = [
-            names.CATALOG,
-            *names.shards(GROUP_SHARDS, config.offsets_topic_num_partitions),
-            *names.shards(SHARE_SHARDS, config.share_coordinator_state_topic_num_partitions),
-        ]
         # The last shard first: an import that is killed meanwhile leaves no sign of fewer shards.
         await self.leases.claim(dict.fromkeys(reversed(shards), 0))
         self.view = await read_catalog(self.stores, config)
@@ -75,12 +68,12 @@ class ImportTarget:
         config = self._config
         states = config.share_coordinator_state_topic_num_partitions
         await self._write_shards(
-            SHARE_SHARDS,
+            names.SHARE_COORDINATOR,
             ((shard_of(str(state.key), states), SHARE_STATE.encode(state)) for state in plan.states),
         )
         groups = config.offsets_topic_num_partitions
         await self._write_shards(
-            GROUP_SHARDS,
+            names.GROUP_COORDINATOR,
             ((shard_of(record.group_id, groups), GROUPS.encode(record)) for record in plan.groups),
         )
         await self._append(names.CATALOG, [*map(CATALOG.encode, plan.planned.records)])

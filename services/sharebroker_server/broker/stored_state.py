@@ -22,9 +22,6 @@ from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMa
 
 M = TypeVar("M", bound=Machine[Any, Any, Any])
 
-GROUP_SHARDS: Final = "group-coordinator"
-SHARE_SHARDS: Final = "share-coordinator"
-
 _PAGE: Final = 1_000
 _ATTEMPTS: Final = 20
 """Attempts at a log whose owner trims it while it is read."""
@@ -40,24 +37,24 @@ async def read_catalog(stores: Stores, config: BrokerConfig) -> MetadataCache:
     return cache
 
 
-async def check_shards(stores: Stores, config: BrokerConfig) -> None:
-    """Raises ArchiveError if the cluster has served with other numbers of shards.
+async def checked_shards(stores: Stores, config: BrokerConfig) -> list[str]:
+    """Returns the shards of groups and share state.
 
-    To be called before a claim: it creates the leases by which the numbers are recognised.
+    To be called before a claim: it creates the leases by which their numbers are recognised. Raises
+    ArchiveError if the cluster has served with other numbers.
     """
-    await _check_groups(stores, config)
-    await _check_share_state(stores, config)
+    return [*await _group_shards(stores, config), *await _share_shards(stores, config)]
 
 
 async def read_groups(stores: Stores, view: MetadataCache) -> list[GroupMachine]:
     """Returns the groups of each shard. Raises ArchiveError, LogUnavailable."""
-    shards = await _check_groups(stores, view.static)
+    shards = await _group_shards(stores, view.static)
     return [await _replayed(stores, shard, lambda: GroupMachine(view), GROUPS) for shard in shards]
 
 
 async def read_share_state(stores: Stores, config: BrokerConfig) -> list[ShareCoordinatorMachine]:
     """Returns the share state of each shard. Raises ArchiveError, LogUnavailable."""
-    shards = await _check_share_state(stores, config)
+    shards = await _share_shards(stores, config)
     return [
         await _replayed(stores, shard, lambda: ShareCoordinatorMachine(CheckpointRules()), SHARE_STATE)
         for shard in shards
@@ -81,13 +78,13 @@ async def _replayed(stores: Stores, shard: str, machine: Callable[[], M], codec:
     raise ArchiveError(f"The log of {shard} is trimmed again and again while it is read. Repeat the command.")
 
 
-async def _check_groups(stores: Stores, config: BrokerConfig) -> list[str]:
-    shards = names.shards(GROUP_SHARDS, config.offsets_topic_num_partitions)
+async def _group_shards(stores: Stores, config: BrokerConfig) -> list[str]:
+    shards = names.shards(names.GROUP_COORDINATOR, config.offsets_topic_num_partitions)
     return await _checked(stores, shards, "offsets.topic.num.partitions")
 
 
-async def _check_share_state(stores: Stores, config: BrokerConfig) -> list[str]:
-    shards = names.shards(SHARE_SHARDS, config.share_coordinator_state_topic_num_partitions)
+async def _share_shards(stores: Stores, config: BrokerConfig) -> list[str]:
+    shards = names.shards(names.SHARE_COORDINATOR, config.share_coordinator_state_topic_num_partitions)
     return await _checked(stores, shards, "share.coordinator.state.topic.num.partitions")
 
 
