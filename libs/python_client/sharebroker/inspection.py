@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sharebroker.admin_model import RetriedRun
 from sharebroker.verification.runs import OffsetSpan
+from sharebroker_protocol.gateway.v1 import admin_pb2 as gateway
 from sharebroker_protocol.model import DISPOSITION_NAMES
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
@@ -158,8 +159,15 @@ def log_inspection(part: leader.InspectRecordsResponse.Partition) -> LogInspecti
         _spans(part.markers),
         _spans(part.missing),
         _spans(part.for_others),
-        tuple(RetriedRun(run.first_offset, run.last_offset, run.copy_offset) for run in part.copied),
+        retried_runs(part.copied),
     )
+
+
+def retried_runs(
+    copied: Iterable[leader.InspectRecordsResponse.CopiedRange | gateway.ListFailedRecordsResponse.Retried],
+) -> tuple[RetriedRun, ...]:
+    """Returns the runs of records that were copied for a group."""
+    return tuple(RetriedRun(run.first_offset, run.last_offset, run.copy_offset) for run in copied)
 
 
 def _spans(ranges: Iterable[leader.InspectRecordsResponse.OffsetRange]) -> tuple[OffsetSpan, ...]:

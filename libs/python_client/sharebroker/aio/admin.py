@@ -24,14 +24,13 @@ from sharebroker.admin_model import (
     GroupOffset,
     MemberDescription,
     QuotaDescription,
-    RetriedRun,
     RetryResult,
     TopicDescription,
     UserDescription,
 )
 from sharebroker.aio.connection import RequestClient
 from sharebroker.aio.scram import HASHES, mechanism_name, upsertion
-from sharebroker.inspection import LogInspection, StoredState, log_inspection, stored_state
+from sharebroker.inspection import LogInspection, StoredState, log_inspection, retried_runs, stored_state
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -558,7 +557,7 @@ def _failed_entry(entry: gateway.ListFailedRecordsResponse.Entry) -> FailedEntry
         entry.time_ms / 1000,
         entry.member_id,
         entry.reason,
-        tuple(RetriedRun(run.first_offset, run.last_offset, run.copy_offset) for run in entry.retried),
+        retried_runs(entry.retried),
     )
 
 

@@ -29,6 +29,10 @@ class SequenceStart(NamedTuple):
     epoch: int
     number: int
 
+    def in_next_epoch(self) -> SequenceStart:
+        """Returns number 0 of the next epoch, of which a producer id has MAX_EPOCH at most."""
+        return SequenceStart(self.producer_id, self.epoch + 1, 0)
+
 
 class _Partition(NamedTuple):
     next: SequenceStart
@@ -60,7 +64,7 @@ class ProducerSequences:
         entry = self._partitions.get(partition, _Partition(self._producer, now))
         start = entry.next
         if now - entry.taken_at >= IDLE_SECONDS and start.epoch < MAX_EPOCH:
-            start = SequenceStart(start.producer_id, start.epoch + 1, 0)
+            start = start.in_next_epoch()
         following = start._replace(number=sequence_after(start.number, count))
         self._partitions[partition] = _Partition(following, now)
         return start
@@ -72,8 +76,6 @@ class ProducerSequences:
             return
         start = entry.next
         if start.epoch < MAX_EPOCH:
-            self._partitions[partition] = entry._replace(
-                next=SequenceStart(start.producer_id, start.epoch + 1, 0)
-            )
+            self._partitions[partition] = entry._replace(next=start.in_next_epoch())
         else:
             self._producer = None
