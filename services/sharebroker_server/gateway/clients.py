@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -299,18 +299,18 @@ class Leaders:
     async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
         """A watch of partitions without records; None if some have records, or a leader is not known."""
         leaders, unknown = await self._by_known_leader(partitions)
+        if unknown:
+            return None
         watches: list[RecordsWatch] = []
-        try:
-            for peer, led in () if unknown else leaders.values():
+        with ExitStack() as stack:
+            for peer, led in leaders.values():
                 watch = await peer.calls.watch(group_id, led)
                 if watch is None:
                     return None
+                stack.callback(watch.end)
                 watches.append(watch)
-            complete, watches = watches, []
-        finally:
-            for started in watches:
-                started.end()
-        return complete[0] if len(complete) == 1 else JointWatch(complete) if complete else None
+            stack.pop_all()
+        return watches[0] if len(watches) == 1 else JointWatch(watches) if watches else None
 
     async def by_leader(
         self, parts: Iterable[A], routes: Routes | None = None

@@ -87,19 +87,19 @@ class LocalLeader:
 
     async def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> LocalWatch | None:
         """A watch; None if a share-partition has records or is not loaded. Begins in portions."""
-        watch, begun = LocalWatch(), 0
+        watch, complete = LocalWatch(), False
         try:
-            for begun, partition in enumerate(partitions):
-                if begun and not begun % PORTION:
+            for number, partition in enumerate(partitions, 1):
+                if not number % PORTION:
                     await asyncio.sleep(0)
                 found = self._leadership.loaded(group_id, *partition)
                 if not watch.active or found is None or not found.has_nothing_to_acquire():
                     return None
                 watch.add(found)
-            begun = len(partitions)
+            complete = True
             return watch
         finally:
-            if begun < len(partitions):
+            if not complete:
                 watch.end()
 
 
