@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.broker.commands.doctor import examine
+from sharebroker_server.broker.commands.cluster_examination import examine
 from sharebroker_server.broker.core.diagnosis import Level
 from sharebroker_server.config.broker import BrokerConfig
 from tests.durability.scene import Scene, acquired, published

@@ -14,6 +14,7 @@ from sharebroker_protocol.address import is_loopback
 from sharebroker_protocol.credentials import read_password
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing.settings import OFF, TracingSettings
+from sharebroker_server.broker.defaults import CLOSED, DEFAULT_DATA, DEFAULT_GRPC, DEFAULT_KAFKA
 from sharebroker_server.catalog.users import CreateUser, check_user_name
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.keys import split
@@ -24,13 +25,6 @@ from sharebroker_server.redis_link.server import is_resolvable
 from sharebroker_server.routing.router import GATEWAY, ROLES
 from sharebroker_server.rpc.tls import TlsFiles
 from sharebroker_server.security.scram import OAUTHBEARER, PLAIN, ScramMechanism, new_credential
-
-DEFAULT_GRPC: Final = "127.0.0.1:9090"
-DEFAULT_KAFKA: Final = "127.0.0.1:9092"
-CLOSED: Final = "none"
-"""The value of `--kafka` for a broker without a Kafka listener."""
-
-DEFAULT_DATA: Final = Path("data")
 
 _SEPARATOR: Final = re.compile(r"(?<!\\);")
 """Separates subjects; RFC 2253 escapes a semicolon within a subject."""

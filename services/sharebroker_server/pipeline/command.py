@@ -8,14 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples
 from sharebroker.cli.output import FAILED, console, print_json, print_notice
 from sharebroker.cli.session import FromBeginning
-from sharebroker_server.pipeline.display import print_tables, progress, verdict
-from sharebroker_server.pipeline.failures import failures
 from sharebroker_server.pipeline.init_command import init
-from sharebroker_server.pipeline.preparation import Preparation
 from sharebroker_server.pipeline.run_folder import SparkOptions
 from sharebroker_server.pipeline.spark_process import VARIABLE, SparkProgram, run_spark
 
@@ -114,6 +110,12 @@ def run(
 
     Exit code 0: success; 1: log and state differ, or Spark failed; 2: the run could not start.
     """
+    # The help needs none of these modules.
+    from sharebroker import Admin
+    from sharebroker_server.pipeline.display import print_tables, progress, verdict
+    from sharebroker_server.pipeline.failures import failures
+    from sharebroker_server.pipeline.preparation import Preparation
+
     with failures():
         start = Preparation(project, topic, group, watch or (), spark, server)
         data = start.data_folder(folder)
@@ -154,6 +156,11 @@ def dry_run(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Let Spark validate the definitions without reading data. Exit codes as for `run`."""
+    # The help needs none of these modules.
+    from sharebroker_server.pipeline.display import progress
+    from sharebroker_server.pipeline.failures import failures
+    from sharebroker_server.pipeline.preparation import Preparation
+
     with failures():
         start = Preparation(project, topic, group, watch or (), spark, server)
         data = start.data_folder(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,10 +10,6 @@ import typer
 
 from sharebroker.cli.options import DEFAULT_SERVER, Server, Topic
 from sharebroker.cli.output import print_notice
-from sharebroker_server.pipeline.core import proposal
-from sharebroker_server.pipeline.failures import failures
-from sharebroker_server.pipeline.project import FILE, ProjectError
-from sharebroker_server.pipeline.sampling import fields_of, first_values
 
 _AVRO_FILE: Final = "value.avsc"
 
@@ -51,6 +46,14 @@ def init(
     Reads the topic's first records without a group. Values are JSON objects or Arrow IPC streams; for Avro a
     schema is required. Files that exist are not changed.
     """
+    # The help needs none of these modules.
+    import asyncio
+
+    from sharebroker_server.pipeline.core import proposal
+    from sharebroker_server.pipeline.failures import failures
+    from sharebroker_server.pipeline.project import FILE, ProjectError
+    from sharebroker_server.pipeline.sampling import fields_of, first_values
+
     folder = project or Path(topic)
     with failures():
         if (folder / FILE).exists():
@@ -67,16 +70,16 @@ def init(
             files[_AVRO_FILE] = schema
         grouped = next(iter(proposal.group_columns(objects, fields)), None)
         files |= proposal.project_files(topic, group or f"{topic}-pipeline", value, grouped)
-        _write(folder, files)
+        _write(folder, files, FILE)
     for name in unusable:
         print_notice(f"The field {name!r} cannot be a column; it is left out.")
     print_notice(f"Wrote {folder / FILE} with {len(fields)} fields. Edit it, then run:")
     print_notice(f"sharebroker pipeline run {folder} --from-beginning")
 
 
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes the files that do not exist, the definition last: an interrupted call can be repeated."""
-    for name, text in sorted(files.items(), key=lambda file: file[0] == FILE):
+def _write(folder: Path, files: Mapping[str, str], last: str) -> None:
+    """Writes the files that do not exist, `last` at the end: an interrupted call can be repeated."""
+    for name, text in sorted(files.items(), key=lambda file: file[0] == last):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if not (folder / name).exists():
             (folder / name).write_text(text)

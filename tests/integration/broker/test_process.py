@@ -10,8 +10,9 @@ import pytest
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import redis
+from sharebroker_server.broker.defaults import CLOSED
 from sharebroker_server.broker.process import Process
-from sharebroker_server.broker.settings import CLOSED, ServeSettings
+from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually

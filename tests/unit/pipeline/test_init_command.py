@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from sharebroker_server.pipeline import init_command
+from sharebroker_server.pipeline import sampling
 from sharebroker_server.pipeline.command import app
 from sharebroker_server.pipeline.project import folder_of, read
 
@@ -22,7 +22,7 @@ def _topic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def first_values(server: str, topic: str, records: int) -> list[bytes]:
         return VALUES
 
-    monkeypatch.setattr(init_command, "first_values", first_values)
+    monkeypatch.setattr(sampling, "first_values", first_values)
     monkeypatch.chdir(tmp_path)
 
 

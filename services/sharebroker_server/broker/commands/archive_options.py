@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharebroker_server.broker.settings import ServeSettings, parse_max_memory
-from sharebroker_server.config.broker import BrokerConfig
+if TYPE_CHECKING:
+    from sharebroker_server.broker.settings import ServeSettings
 
 Topics = Annotated[
     list[str] | None,
@@ -38,6 +38,10 @@ def stored_in(
     data: Path, redis: str | None, properties: list[str] | None, max_memory: str | None = None
 ) -> ServeSettings:
     """Returns where a cluster stores its data. Raises KafkaError INVALID_CONFIG."""
+    # The help needs none of these modules.
+    from sharebroker_server.broker.settings import ServeSettings, parse_max_memory
+    from sharebroker_server.config.broker import BrokerConfig
+
     return ServeSettings(
         data=data,
         redis=redis,

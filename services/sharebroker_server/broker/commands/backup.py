@@ -9,9 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker.cli.options import AsJson
-from sharebroker_server.broker.backup import take_backup
 from sharebroker_server.broker.commands.copying import copied, run_copy
-from sharebroker_server.broker.settings import DEFAULT_DATA
+from sharebroker_server.broker.defaults import DEFAULT_DATA
 
 EXAMPLES: Final = (
     "sharebroker backup /backup/monday",
@@ -30,4 +29,6 @@ def backup(
 
     An interrupted backup continues when the command is repeated. The copy contains credentials.
     """
+    from sharebroker_server.broker.backup import take_backup  # not for the help
+
     run_copy(partial(take_backup, data, target), "sharebroker backup", partial(copied, "Backed up"), as_json)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import typer
 from rich.progress import (
@@ -21,12 +20,10 @@ from rich.progress import (
 
 from sharebroker.cli.output import FAILED, print_done, print_failure, readable_time, stderr
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.backup import Begin
-from sharebroker_server.broker.core.archive_contents import ArchiveError
-from sharebroker_server.broker.core.backup_contents import BackupContents, BackupError
-from sharebroker_server.leases.port import LeasesUnavailable
-from sharebroker_server.redis_link.port import RedisError
-from sharebroker_server.stream_log.port import LogError, LogFull
+
+if TYPE_CHECKING:
+    from sharebroker_server.broker.backup import Begin
+    from sharebroker_server.broker.core.backup_contents import BackupContents
 
 T = TypeVar("T")
 
@@ -59,6 +56,15 @@ def run_copy(
 
     Exits with 1 and a sentence if it fails. A copy that was interrupted continues when it is repeated.
     """
+    # The help of the commands needs none of these modules.
+    import asyncio
+
+    from sharebroker_server.broker.core.archive_contents import ArchiveError
+    from sharebroker_server.broker.core.backup_contents import BackupError
+    from sharebroker_server.leases.port import LeasesUnavailable
+    from sharebroker_server.redis_link.port import RedisError
+    from sharebroker_server.stream_log.port import LogError, LogFull
+
     columns = (BarColumn(), TaskProgressColumn(), *(unit() for unit in units), TimeRemainingColumn())
     try:
         with Progress(*columns, console=stderr(), disable=as_json) as progress:

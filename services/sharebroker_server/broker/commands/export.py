@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,10 +18,10 @@ from sharebroker_server.broker.commands.archive_options import (
     stored_in,
 )
 from sharebroker_server.broker.commands.copying import OFFSETS, Done, run_copy
-from sharebroker_server.broker.core.archive_contents import ArchiveContents
-from sharebroker_server.broker.core.archive_selection import Selection
-from sharebroker_server.broker.exporting import export_archive
-from sharebroker_server.broker.settings import DEFAULT_DATA
+from sharebroker_server.broker.defaults import DEFAULT_DATA
+
+if TYPE_CHECKING:
+    from sharebroker_server.broker.core.archive_contents import ArchiveContents
 
 EXAMPLES: Final = (
     "sharebroker export /archive/monday",
@@ -43,6 +43,10 @@ def export(
 
     The cluster may serve. An interrupted export continues when the command is repeated.
     """
+    # The help needs none of these modules.
+    from sharebroker_server.broker.core.archive_selection import Selection
+    from sharebroker_server.broker.exporting import export_archive
+
     selection = Selection(topic or (), group or ())
     run_copy(
         lambda begin: export_archive(stored_in(data, redis, set_), target, selection, begin),

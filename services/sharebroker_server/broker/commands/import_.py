@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,10 +17,10 @@ from sharebroker_server.broker.commands.archive_options import (
     stored_in,
 )
 from sharebroker_server.broker.commands.copying import OFFSETS, Done, run_copy
-from sharebroker_server.broker.core.archive_selection import Selection
-from sharebroker_server.broker.core.archive_topics import Choices
-from sharebroker_server.broker.importing import Imported, import_archive
-from sharebroker_server.broker.settings import DEFAULT_DATA
+from sharebroker_server.broker.defaults import DEFAULT_DATA
+
+if TYPE_CHECKING:
+    from sharebroker_server.broker.importing import Imported
 
 EXAMPLES: Final = (
     "sharebroker import /archive/monday --data /var/lib/sharebroker-new",
@@ -52,6 +52,11 @@ def import_(
 
     No server of the cluster may run. An interrupted import continues when the command is repeated.
     """
+    # The help needs none of these modules.
+    from sharebroker_server.broker.core.archive_selection import Selection
+    from sharebroker_server.broker.core.archive_topics import Choices
+    from sharebroker_server.broker.importing import import_archive
+
     choices = Choices(Selection(topic or (), group or ()), settings(rename, "--rename"), skip_existing)
     run_copy(
         lambda begin: import_archive(stored_in(data, redis, set_, max_memory), source, choices, begin),

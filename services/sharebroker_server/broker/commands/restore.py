@@ -9,9 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker.cli.options import AsJson
-from sharebroker_server.broker.backup import restore_backup
 from sharebroker_server.broker.commands.copying import copied, run_copy
-from sharebroker_server.broker.settings import DEFAULT_DATA
+from sharebroker_server.broker.defaults import DEFAULT_DATA
 
 EXAMPLES: Final = (
     "sharebroker restore /backup/monday",
@@ -28,6 +27,8 @@ def restore(
 
     An interrupted restore continues when the command is repeated; no server starts on the folder before.
     """
+    from sharebroker_server.broker.backup import restore_backup  # not for the help
+
     run_copy(
         partial(restore_backup, source, data), "sharebroker restore", partial(copied, "Restored"), as_json
     )

@@ -7,25 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.tracing.settings import read as read_telemetry
-from sharebroker_server.broker.logs import configure_logging, open_audit_file
-from sharebroker_server.broker.settings import (
-    CLOSED,
-    DEFAULT_DATA,
-    DEFAULT_GRPC,
-    DEFAULT_KAFKA,
-    ServeSettings,
-    check_authentication,
-    describe,
-    parse_address,
-    parse_first_user,
-    parse_max_memory,
-    parse_roles,
-    parse_tls,
-)
-from sharebroker_server.catalog.features import parse_features
-from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.broker.defaults import CLOSED, DEFAULT_DATA, DEFAULT_GRPC, DEFAULT_KAFKA
 
 EXAMPLES = (
     "sharebroker serve",
@@ -161,10 +143,26 @@ def serve(
     ] = False,
 ) -> None:
     """Run a broker with all roles, or with some of them."""
-    import uvloop  # and the modules of all services: not for the help
+    # The help needs none of the modules of the services.
+    import uvloop
 
+    from sharebroker_protocol.errors import KafkaError
+    from sharebroker_protocol.tracing.settings import read as read_telemetry
+    from sharebroker_server.broker.logs import configure_logging, open_audit_file
     from sharebroker_server.broker.observability import log_unknown_variables
     from sharebroker_server.broker.process import run
+    from sharebroker_server.broker.settings import (
+        ServeSettings,
+        check_authentication,
+        describe,
+        parse_address,
+        parse_first_user,
+        parse_max_memory,
+        parse_roles,
+        parse_tls,
+    )
+    from sharebroker_server.catalog.features import parse_features
+    from sharebroker_server.config.broker import BrokerConfig
 
     configure_logging(log_format)
     try:

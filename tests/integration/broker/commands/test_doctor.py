@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol import clock
-from sharebroker_server.broker.commands.doctor import is_open
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
@@ -162,22 +161,3 @@ async def test_doctor_reports_mixed_versions(watched: Watched) -> None:
     assert row["level"] == "warning"
     assert "0.0.1: 127.0.0.1:9;" in row["what"]
     assert "restart the older brokers" in row["remedy"]
-
-
-@pytest.mark.parametrize(
-    ("address", "unprotected"),
-    [
-        ("127.0.0.1:9090", False),
-        ("localhost:9090", False),
-        ("[::1]:9090", False),
-        ("unix:/run/gateway", False),
-        ("10.0.0.1:9090", True),
-        ("tls://broker.example:9090", True),
-        ("tls://broker.example:9090?user=alice", False),
-    ],
-)
-def test_a_gateway_beyond_loopback_that_serves_anyone_is_open(
-    address: str, unprotected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHAREBROKER_PASSWORD", "any")
-    assert is_open(address) is unprotected
