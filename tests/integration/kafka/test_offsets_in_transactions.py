@@ -41,7 +41,7 @@ async def commit(
     asked = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "why"}
     row = part(COMMIT, "TxnOffsetCommitRequestPartition", **asked)
     if version >= BY_ID:
-        named = {"topic_id": one.topic_id if topic is None else UNKNOWN_ID}
+        named = {"topic_id": one.topic_id if topic is None else topic}
     else:
         named = {"name": topic or one.topic}
     topics = [part(COMMIT, "TxnOffsetCommitRequestTopic", partitions=[row], **named)]
@@ -110,7 +110,8 @@ async def test_commit_in_every_version(harness: Harness, kafka: KafkaClient, ver
         assert await add(one, group) is FINE
     assert await commit(one, group, 7, version) is FINE
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await commit(one, group, 7, version, topic="nothing") is unknown
+    for topic in (UNKNOWN_ID, "") if version >= BY_ID else ("nothing",):
+        assert await commit(one, group, 7, version, topic=topic) is unknown
     assert await fetch(one, group) == [(UNSTABLE, -1)]
     assert await one.end(commit=True, version=5 if version >= IMPLICIT else 3) is FINE
     await settled(one, group, 7)

@@ -63,15 +63,16 @@ async def call_coordinator(
     return await call.gateway.coordinators.of_group(group_id, send, deadline or call.deadline())
 
 
-def known_partitions(call: Call[Any]) -> Iterator[tuple[Any, str, ErrorCode]]:
+def known_partitions(call: Call[Any], *, by_id: bool = False) -> Iterator[tuple[Any, str, ErrorCode]]:
     """Yields each partition of a request, with the id of its topic or with an error code.
 
-    The client must be allowed to READ the topic.
+    The request names topics by id, or else by name. The client must be allowed to READ the topic.
     """
     for topic in call.request.topics:
         for partition in topic.partitions:
             try:
-                named = topic_of(call, AclOperation.READ, topic.name, getattr(topic, "topic_id", ""))
+                found_by = (None, topic.topic_id) if by_id else (topic.name, "")
+                named = topic_of(call, AclOperation.READ, *found_by)
                 if not 0 <= partition.partition_index < named.partitions:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             except KafkaError as error:
@@ -81,7 +82,11 @@ def known_partitions(call: Call[Any]) -> Iterator[tuple[Any, str, ErrorCode]]:
 
 
 async def commit_offsets(
-    call: Call[Any], request: pb.OffsetCommitRequest, send: Callable[[], Awaitable[pb.OffsetCommitResponse]]
+    call: Call[Any],
+    request: pb.OffsetCommitRequest,
+    send: Callable[[], Awaitable[pb.OffsetCommitResponse]],
+    *,
+    by_id: bool = False,
 ) -> list[tuple[int, int]]:
     """Commits the offsets of the known partitions; returns index and error code of every partition.
 
@@ -90,7 +95,7 @@ async def commit_offsets(
     """
     results: list[tuple[int, int]] = []
     failure: KafkaError | None = None
-    async for portion in call.gateway.turns.portions(known_partitions(call), PORTION):
+    async for portion in call.gateway.turns.portions(known_partitions(call, by_id=by_id), PORTION):
         known = [(partition, topic_id) for partition, topic_id, error in portion if not error]
         codes: dict[tuple[str, int], int] = {}
         del request.partitions[:]

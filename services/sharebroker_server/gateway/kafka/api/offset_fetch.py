@@ -25,6 +25,12 @@ _GROUPS: Final = 50
 _FIRST_WITH_SEVERAL: Final = 8
 """The first version whose requests name several groups."""
 
+_BY_ID: Final = 10
+"""From this version on topics have ids instead of names."""
+
+_SHOWN: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Errors of a topic that its partitions have. A topic of an unknown name has no offsets, as in Kafka."""
+
 _RequestTopic = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopics
@@ -88,31 +94,32 @@ async def _all(call: Call[OffsetFetchRequest], committed: Iterable[_Committed]) 
 async def _requested(
     call: Call[OffsetFetchRequest], topics: Sequence[_RequestTopic], committed: _CommittedByKey
 ) -> list[_Topic]:
-    """Returns the offsets of the topics; an unknown topic has none."""
+    """Returns the offsets of the topics, or their errors."""
     found: list[_Topic] = []
     partitions: list[_Partition] = []
-    topic_id, forbidden = "", False
+    topic_id, refused = "", ErrorCode.NONE
     parts = each_part((topic, topic.partition_indexes) for topic in topics)
     async for portion in call.gateway.turns.portions(parts, PORTION):
         for topic, index in portion:
             if index is None:
-                topic_id, forbidden = _permitted_id(call, topic)
+                topic_id, refused = _permitted_id(call, topic)
                 partitions = []
                 found.append(_Topic(name=topic.name, topic_id=topic_id, partitions=partitions))
-            elif forbidden:
-                partitions.append(_no_offset(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif refused:
+                partitions.append(_no_offset(index, refused))
             else:
                 partitions.append(_result(index, committed.get((topic_id, index))))
     return found
 
 
-def _permitted_id(call: Call[OffsetFetchRequest], topic: _RequestTopic) -> tuple[str, bool]:
-    """Returns the id of a topic, and whether the client may not DESCRIBE it."""
+def _permitted_id(call: Call[OffsetFetchRequest], topic: _RequestTopic) -> tuple[str, ErrorCode]:
+    """Returns the id of a topic that the client may DESCRIBE, or the error of its partitions."""
     topic_id: str = getattr(topic, "topic_id", "")
+    name = topic.name if call.version < _BY_ID else None
     try:
-        return topic_of(call, AclOperation.DESCRIBE, topic.name, topic_id).topic_id, False
+        return topic_of(call, AclOperation.DESCRIBE, name, topic_id).topic_id, ErrorCode.NONE
     except KafkaError as error:
-        return topic_id, error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return topic_id, error.code if error.code in _SHOWN else ErrorCode.NONE
 
 
 def _result(index: int, committed: _Committed | None) -> _Partition:

@@ -16,6 +16,9 @@ from sharebroker_server.security.acl import AclOperation, AclResourceType
 _ADDS_GROUP: Final = 5
 """From this version on the first offsets add the group to the transaction."""
 
+_BY_ID: Final = 6
+"""From this version on topics have ids instead of names."""
+
 _request = to_proto(TxnOffsetCommitRequest, pb.TxnOffsetCommitRequest)
 _commit = to_proto(TxnOffsetCommitRequest, pb.OffsetCommitRequest)
 _Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
@@ -40,7 +43,7 @@ async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
 
     results = (
         _Partition(partition_index=index, error_code=for_version(API.key, call.version, ErrorCode(code)))
-        for index, code in await commit_offsets(call, request.commit, send)
+        for index, code in await commit_offsets(call, request.commit, send, by_id=call.version >= _BY_ID)
     )
     return TxnOffsetCommitResponse(topics=await by_topic(call, results, _Topic))
 

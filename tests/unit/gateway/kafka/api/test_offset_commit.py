@@ -49,6 +49,16 @@ async def test_each_partition_has_its_own_result(harness: Harness, version: int)
     assert (committed.committed_leader_epoch, committed.metadata) == (3 if version >= 6 else -1, "x")
 
 
+@pytest.mark.parametrize("topic_id", ["", "AAAAAAAAAAAAAAAAAAAAAQ"])
+async def test_partitions_of_an_unknown_topic_id_are_not_forwarded(harness: Harness, topic_id: str) -> None:
+    asked = request(10, 0, 1)
+    asked.topics[0].topic_id = topic_id
+    (topic,) = (await harness.call(10, asked, OffsetCommitResponse)).topics
+    assert topic.topic_id == topic_id
+    assert codes(topic.partitions) == dict.fromkeys((0, 1), ErrorCode.UNKNOWN_TOPIC_ID)
+    assert not harness.services.requests
+
+
 async def test_only_unknown_partitions_are_not_forwarded(harness: Harness) -> None:
     (topic,) = (await harness.call(9, request(9, 7), OffsetCommitResponse)).topics
     assert codes(topic.partitions) == {7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

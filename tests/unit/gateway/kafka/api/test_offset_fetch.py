@@ -28,10 +28,12 @@ def one_group(topics: bool = True) -> OffsetFetchRequest:
     return OffsetFetchRequest(group_id="g", topics=[topic] if topics else None, require_stable=True)
 
 
-def group(version: int, group_id: str = "g") -> OffsetFetchRequest.OffsetFetchRequestGroup:
+def group(
+    version: int, group_id: str = "g", name: str = TOPIC.name, topic_id: str = TOPIC.topic_id
+) -> OffsetFetchRequest.OffsetFetchRequestGroup:
     by_id = version >= 10
     topic = OffsetFetchRequest.OffsetFetchRequestTopics(
-        name="" if by_id else TOPIC.name, topic_id=TOPIC.topic_id if by_id else "", partition_indexes=[0, 1]
+        name="" if by_id else name, topic_id=topic_id if by_id else "", partition_indexes=[0, 1]
     )
     return OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=[topic])
 
@@ -65,6 +67,25 @@ async def test_version_8_names_several_groups(harness: Harness, version: int) ->
     assert (topic.name, topic.topic_id) == (("", TOPIC.topic_id) if version >= 10 else (TOPIC.name, ""))
     assert [(one.partition_index, one.committed_offset) for one in topic.partitions] == [(0, -1), (1, 40)]
     assert (unknown.group_id, unknown.error_code) == ("none", ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+@pytest.mark.parametrize("topic_id", ["", "AAAAAAAAAAAAAAAAAAAAAQ"])
+async def test_an_unknown_topic_id_is_an_error_of_its_partitions(harness: Harness, topic_id: str) -> None:
+    harness.services.reply("OffsetFetch", reply)
+    request = OffsetFetchRequest(groups=[group(10, topic_id=topic_id), group(10)])
+    unknown, found = (await harness.call(10, request, OffsetFetchResponse)).groups
+    assert unknown.topics[0].topic_id == topic_id
+    assert [(one.committed_offset, one.error_code) for one in unknown.topics[0].partitions] == [
+        (-1, ErrorCode.UNKNOWN_TOPIC_ID)
+    ] * 2
+    assert [one.error_code for one in found.topics[0].partitions] == [ErrorCode.NONE] * 2
+
+
+async def test_an_unknown_name_has_no_offsets(harness: Harness) -> None:
+    harness.services.reply("OffsetFetch", reply)
+    request = OffsetFetchRequest(groups=[group(9, name="absent")])
+    (found,) = (await harness.call(9, request, OffsetFetchResponse)).groups
+    assert [(one.committed_offset, one.error_code) for one in found.topics[0].partitions] == [(-1, 0)] * 2
 
 
 async def test_many_groups_keep_their_order(harness: Harness) -> None:
