@@ -122,6 +122,11 @@ class FakeGateway:
         self.producer_ids = 0
         self.producer_id_errors: list[KafkaError] = []
         """Errors of the next calls of InitProducerId."""
+        self.first_epoch = 0
+        """The epoch of new producer ids."""
+        self.produce_streams = 0
+        self.held_partitions: set[int] = set()
+        """Partitions whose responses are held back until there are none of them, and another request."""
         self.lose_responses = 0
         """The number of next ProduceStream requests that are stored without a response."""
         self.admin_error: KafkaError | None = None
@@ -287,6 +292,8 @@ class FakeGateway:
         self, requests: AsyncIterator[produce_pb2.ProduceStreamRequest], context: Context
     ) -> AsyncIterator[produce_pb2.ProduceStreamResponse]:
         self._note(context, "ProduceStream")
+        self.produce_streams += 1
+        held: list[produce_pb2.ProduceStreamResponse] = []
         async for request in requests:
             self.produce_requests += 1
             if self.silent:
@@ -312,7 +319,13 @@ class FakeGateway:
             if self.lose_responses:
                 self.lose_responses -= 1
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
-            yield response
+            held.append(response)
+            indexes = {part.index for topic in request.produce.topic_data for part in topic.partition_data}
+            if not indexes & self.held_partitions:
+                ready = held if not self.held_partitions else [held[-1]]
+                held = [each for each in held if each not in ready]
+                for each in ready:
+                    yield each
 
     async def InitProducerId(
         self, request: InitProducerIdRequest, context: Context
@@ -321,7 +334,7 @@ class FakeGateway:
         if self.producer_id_errors:
             await _abort(context, self.producer_id_errors.pop(0))
         self.producer_ids += 1
-        return InitProducerIdResponse(producer_id=self.producer_ids)
+        return InitProducerIdResponse(producer_id=self.producer_ids, producer_epoch=self.first_epoch)
 
     def _note(self, context: Context, method: str) -> None:
         metadata = dict(context.invocation_metadata() or ())

@@ -171,9 +171,10 @@ class ConnectWarnings:
     The first warning is logged `WARN_AFTER` seconds after the first failure, then one every `WARN_INTERVAL`.
     """
 
-    def __init__(self, client: str) -> None:
-        """`client` names the kind of client in the warnings."""
+    def __init__(self, client: str, what: str = "connect") -> None:
+        """`client` names the kind of client in the warnings, `what` the failed action."""
         self._client = client
+        self._what = what
         self._due: float | None = None
 
     def succeeded(self) -> None:
@@ -186,7 +187,7 @@ class ConnectWarnings:
             self._due = now + WARN_AFTER
         elif now >= self._due:
             self._due = now + WARN_INTERVAL
-            _log.warning("%s cannot connect and retries: %s", self._client, error)
+            _log.warning("%s cannot %s and retries: %s", self._client, self._what, error)
 
 
 class RunningStream:

@@ -56,6 +56,7 @@ class Sender:
         self._stream: RunningStream | None = None
         self._rejected = False
         self._warnings = ConnectWarnings("producer")
+        self._id_warnings = ConnectWarnings("producer", "get a producer id")
         self._last_id = 0
         self._flushing = 0
         self._metadata_loaded_at: dict[str, float] = {}
@@ -116,8 +117,8 @@ class Sender:
             ready = self._buffer.drain(clock.now(), flush=self._flushing > 0)
             if ready:
                 sent = self._register(ready)
-                await self._identify()
-                await produce.write(self._request(sent))
+                if await self._identified():
+                    await produce.write(self._request(sent))
                 continue
             due = self._buffer.next_deadline()
             with suppress(TimeoutError):
@@ -131,6 +132,26 @@ class Sender:
         sent: Request = {(batches[0].topic, batches[0].partition): batches for batches in ready}
         self._in_flight[self._last_id] = _Sent(sent, now + self._config.request_timeout_ms / 1000)
         return sent
+
+    async def _identified(self) -> bool:
+        """Requests a producer id if the newest request needs one. If there is none, only this request fails.
+
+        Raises KafkaError SASL_AUTHENTICATION_FAILED, which ends the stream.
+        """
+        try:
+            await self._identify()
+        except KafkaError as error:
+            if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                raise
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # as for the stream
+                error = ConnectionLostError(error.message)
+            if error.retriable:
+                self._id_warnings.failed(error, clock.now())
+            self._return_batches(self._in_flight.pop(self._last_id).batches, error)
+            self._notify_progress()
+            return False
+        self._id_warnings.succeeded()
+        return True
 
     async def _identify(self) -> None:
         """Requests a producer id if the next request needs one.

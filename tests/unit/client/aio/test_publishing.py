@@ -6,7 +6,8 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker import ErrorCode, KafkaError, ProducerConfig
-from sharebroker.aio import Producer
+from sharebroker.aio import Producer, connection
+from sharebroker_protocol.records.sequences import MAX_EPOCH
 from tests.testkit.waiting import eventually
 from tests.unit.client.fake_gateway import FakeGateway
 from tests.unit.client.producing import producing
@@ -130,6 +131,37 @@ async def test_records_fail_when_no_producer_id_is_granted(gateway: FakeGateway)
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         await producer.publish("flights", b"2", partition=0)
     assert gateway.stored(0) == [b"2"]
+
+
+async def test_a_rejected_producer_id_fails_no_request_in_flight(gateway: FakeGateway) -> None:
+    gateway.first_epoch = MAX_EPOCH
+    gateway.held_partitions = {0}
+    async with producing(gateway) as producer:
+        first = await producer.send("flights", b"1", partition=0)
+        await eventually(lambda: gateway.stored(0))
+        gateway.produce_errors = [ErrorCode.INVALID_RECORD]  # after it the producer needs another id
+        gateway.producer_id_errors = [KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+        codes = []
+        for value in (b"2", b"3"):
+            with pytest.raises(KafkaError) as caught:
+                await producer.publish("flights", value, partition=1)
+            codes.append(caught.value.code)
+        assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        gateway.held_partitions = set()
+        await producer.publish("flights", b"4", partition=1)
+        assert (await first).offset == 0
+    assert (gateway.stored(0), gateway.stored(1), gateway.produce_streams) == ([b"1"], [b"4"], 1)
+
+
+async def test_a_missing_producer_id_is_logged(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "WARN_AFTER", 0.0)
+    gateway.producer_id_errors = [KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 3
+    async with producing(gateway) as producer:
+        await producer.publish("flights", b"1", partition=0)
+    assert "producer cannot get a producer id and retries" in caplog.text
+    assert (gateway.stored(0), gateway.produce_streams) == ([b"1"], 1)
 
 
 async def test_fatal_error_is_not_retried(gateway: FakeGateway) -> None:
