@@ -104,9 +104,8 @@ def test_celery_task_is_delayed_and_runs_once_per_order(server: Server) -> None:
 async def test_web_service_stores_a_repeated_order_once(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bring = "FastAPI is not here: `.venv/bin/pip install fastapi httpx` brings it"
-    httpx = pytest.importorskip("httpx", reason=bring)
-    pytest.importorskip("fastapi", reason=bring)
+    httpx = pytest.importorskip("httpx", reason="`make setup` installs FastAPI and httpx")
+    pytest.importorskip("fastapi", reason="`make setup` installs FastAPI and httpx")
     monkeypatch.setenv("SHAREBROKER_SERVER", server.address)
     service = load("web_producer")
     with Admin(server.address) as admin:
