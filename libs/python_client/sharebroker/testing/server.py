@@ -6,6 +6,7 @@ Every pytest run in the environment imports this module, so it loads the client 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,11 @@ POLL_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 15.0
 LOG_LINES: Final = 20
 """Lines of the log in the text of an error."""
+
+IGNORED_VARIABLES: Final = frozenset(
+    {"SHAREBROKER_CLUSTER_SECRET_FILE", "SHAREBROKER_METRICS", "SHAREBROKER_REDIS"}
+)
+"""Variables of `sharebroker serve`. With them, a server for tests would use the Redis of another one."""
 
 
 class ServerStartError(RuntimeError):
@@ -152,6 +158,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={name: value for name, value in os.environ.items() if name not in IGNORED_VARIABLES},
             )
 
     def _wait(self, process: subprocess.Popen[bytes], ready: Path) -> Mapping[str, object]:
