@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sharebroker_protocol.model import TopicPartition
+from sharebroker_protocol.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from sharebroker.acls import Acl, AclSelection

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from importlib.metadata import version
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -33,6 +34,10 @@ def test_the_error_table_loads_nothing_else() -> None:
 @each("name", sharebroker.__all__)
 def test_exported_names_exist(name: str) -> None:
     assert getattr(sharebroker, name).__name__ == name
+
+
+def test_package_has_the_version_of_its_distribution() -> None:
+    assert sharebroker.__version__ == version("sharebroker")
 
 
 def test_unknown_names_raise_attribute_error() -> None:

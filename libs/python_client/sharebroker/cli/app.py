@@ -89,6 +89,9 @@ MORE_COMMANDS: Final = "sharebroker.commands"
 first paragraph of the help by command.
 """
 
+SERVER_COMMANDS: Final = frozenset({"backup", "doctor", "export", "import", "pipeline", "restore", "serve"})
+"""The commands of the distribution `sharebroker-server`."""
+
 _MARKUP: Final = "rich"
 
 DISTRIBUTIONS: Final = ("sharebroker", "sharebroker-server", "sharebroker-spark")
@@ -116,6 +119,8 @@ class OnDemand(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Returns the command to run, with its options. Raises UsageError if there is none."""
+        if args and args[0] in SERVER_COMMANDS and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"'{args[0]}' is a command of the server: pip install sharebroker-server")
         name, _, remaining = super().resolve_command(ctx, args)
         return name, None if name is None else load(name, self._entries[name]), remaining
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from sharebroker.cli import app as cli
 from sharebroker.cli.app import COMMANDS as OWN
-from sharebroker.cli.app import ListedCommand, app, load, more_commands
+from sharebroker.cli.app import SERVER_COMMANDS, ListedCommand, app, load, more_commands
 from tests.testkit.tables import each
 
 _IMPORTED = """
@@ -76,6 +77,14 @@ def test_help_of_commands_imports_neither_client_nor_server() -> None:
     found = subprocess.run([sys.executable, "-c", _HELPED], capture_output=True, text=True, check=True)
     *heavy, modules = found.stdout.split()
     assert (heavy, int(modules) <= MOST_MODULES) == ([], True), modules
+
+
+def test_commands_of_the_server_name_its_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert more_commands().keys() == SERVER_COMMANDS
+    monkeypatch.setattr(cli, "more_commands", dict)
+    for name in SERVER_COMMANDS:
+        ran = CliRunner().invoke(app, [name], env={"TERMINAL_WIDTH": "200"})
+        assert (ran.exit_code, "pip install sharebroker-server" in ran.stderr) == (2, True)
 
 
 def test_version_prints_installed_distributions() -> None:
