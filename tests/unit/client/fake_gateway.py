@@ -122,6 +122,8 @@ class FakeGateway:
         self.producer_ids = 0
         self.producer_id_errors: list[KafkaError] = []
         """Errors of the next calls of InitProducerId."""
+        self.topic_id = "first"
+        """The id of the topic in responses of ProduceStream."""
         self.first_epoch = 0
         """The epoch of new producer ids."""
         self.produce_streams = 0
@@ -305,7 +307,7 @@ class FakeGateway:
             if error is ErrorCode.LEADER_NOT_AVAILABLE:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
             for topic in request.produce.topic_data:
-                answer = response.produce.responses.add(name=topic.name)
+                answer = response.produce.responses.add(name=topic.name, topic_id=self.topic_id)
                 for part in topic.partition_data:
                     base = len(self.stored(part.index))
                     if not error:

@@ -202,9 +202,11 @@ class Sender:
                     error = KafkaError(ErrorCode(result.error_code), result.error_message)
                     if error.code in _TOPIC_CHANGED:
                         self._metadata_loaded_at.pop(topic.name, None)
-                    self._buffer.fail(batches, error, clock.now())
+                    self._buffer.fail(batches, error, clock.now(), topic.topic_id)
                 else:
-                    self._buffer.complete(batches, result.base_offset, result.log_append_time_ms)
+                    self._buffer.complete(
+                        batches, result.base_offset, result.log_append_time_ms, topic.topic_id
+                    )
         self._return_batches(
             sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The response does not contain the partition.")
         )

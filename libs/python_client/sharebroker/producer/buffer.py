@@ -60,6 +60,7 @@ class PendingBatch(Outcome):
         "timestamp",
         "topic",
         "traces",
+        "uncertain",
     )
 
     def __init__(self, topic: str, partition: int, builder: BatchBuilder, created: float) -> None:
@@ -71,6 +72,8 @@ class PendingBatch(Outcome):
         self.sent_at = 0.0
         self.size = 0
         self.attempts = 0
+        self.uncertain = False
+        """Whether an attempt may have been written although it has no response."""
         self.base_offset = -1
         self.timestamp = -1
         self.traces: BatchTraces | None = None
@@ -136,6 +139,13 @@ RecordFields = tuple[bytes | None, bytes | None, Sequence[Header]]
 
 _MAX_REQUEST_BYTES: Final = 15 * 1024 * 1024
 """Bytes of records in a request of several partitions; the server accepts requests of 16 MiB."""
+_NOT_WRITTEN: Final = (
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Errors in responses after which no log has the request."""
+
 _RECORD_OVERHEAD = 21  # longest encoding of length, timestamp, offset and attributes
 
 
@@ -309,8 +319,12 @@ class RecordBuffer:
             for batch in batches:
                 batch.sequence = self.sequences.take(_partition_of(batch), batch.builder.count, now)
 
-    def complete(self, batches: list[PendingBatch], base_offset: int, timestamp: int) -> None:
+    def complete(
+        self, batches: list[PendingBatch], base_offset: int, timestamp: int, topic_id: str = ""
+    ) -> None:
         """Completes a partition's batches, which were appended from `base_offset` on."""
+        if self.sequences is not None:
+            self.sequences.written(_partition_of(batches[0]), topic_id)
         for batch in batches:
             batch.base_offset = base_offset
             batch.timestamp = timestamp
@@ -343,16 +357,17 @@ class RecordBuffer:
     def _deadline(self, batch: PendingBatch) -> float:
         return batch.created + self._config.delivery_timeout_ms / 1000
 
-    def fail(self, batches: list[PendingBatch], error: KafkaError, now: float) -> None:
+    def fail(self, batches: list[PendingBatch], error: KafkaError, now: float, topic_id: str = "") -> None:
         """Fails a partition's batches, or queues them to be sent again if the error is retriable.
 
-        Batches that exceed the delivery timeout fail, but are sent again with others of their request.
+        `topic_id` is that of the response. Batches that exceed the delivery timeout fail, but are sent again
+        with others of their request.
         """
-        # The leader lost the state of the producer: the log does not have these batches.
-        missing = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        missing = self._is_missing(batches, error, topic_id)
         if missing:
             self._give_up(batches)
         for batch in batches:
+            batch.uncertain |= error.code not in _NOT_WRITTEN
             if not ((error.retriable or missing) and now < self._deadline(batch)):
                 self._finish(batch, error)
             wait = min(self._config.retry_backoff_ms << batch.attempts, self._config.retry_backoff_max_ms)
@@ -364,6 +379,19 @@ class RecordBuffer:
             with self._lock:
                 self._queue_of(batches[0]).again = batches
         self._release_partition(batches)
+
+    def _is_missing(self, batches: list[PendingBatch], error: KafkaError, topic_id: str) -> bool:
+        """Returns whether the log has neither the state of the producer nor these batches.
+
+        The leader lost the state, or the topic was created again. An attempt without a response may be in the
+        log of the new topic, so the batches keep their numbers then.
+        """
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return True
+        waits = error.code is ErrorCode.KAFKA_STORAGE_ERROR and not any(each.uncertain for each in batches)
+        return (
+            waits and self.sequences is not None and self.sequences.moves(_partition_of(batches[0]), topic_id)
+        )
 
     def _give_up(self, batches: list[PendingBatch]) -> None:
         """Starts the partition's sequence numbers again: the log may have these batches or not."""

@@ -6,6 +6,9 @@ appended before by the producer id, the epoch and the sequence numbers, and retu
 If the outcome of a request remains unknown, the next sequence number is unknown as well. The partition then
 starts with number 0 of a higher epoch, which also fences the request if it is still on its way. Partitions
 have different epochs of one producer id, because each leader compares those of its own partition only.
+
+A topic that is deleted and created again has a log without the state of the producer. Its leader waits for
+the batches before one that does not start with 0, so the partition starts a new epoch there.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ class SequenceStart(NamedTuple):
 class _Partition(NamedTuple):
     next: SequenceStart
     taken_at: float
+    topic_id: str = ""
 
 
 class ProducerSequences:
@@ -66,8 +70,25 @@ class ProducerSequences:
         if now - entry.taken_at >= IDLE_SECONDS and start.epoch < MAX_EPOCH:
             start = start.in_next_epoch()
         following = start._replace(number=sequence_after(start.number, count))
-        self._partitions[partition] = _Partition(following, now)
+        self._partitions[partition] = _Partition(following, now, entry.topic_id)
         return start
+
+    def written(self, partition: tuple[str, int], topic_id: str) -> None:
+        """Stores the id of the topic whose log has the newest request of a partition."""
+        entry = self._partitions.get(partition)
+        if entry is not None:
+            self._partitions[partition] = entry._replace(topic_id=topic_id)
+
+    def moves(self, partition: tuple[str, int], topic_id: str) -> bool:
+        """Returns whether a partition has the log of another topic since its newest request was written.
+
+        The next call returns False for the same topic.
+        """
+        entry = self._partitions.get(partition)
+        if entry is None or not entry.topic_id or not topic_id or entry.topic_id == topic_id:
+            return False
+        self._partitions[partition] = entry._replace(topic_id=topic_id)
+        return True
 
     def restart(self, partition: tuple[str, int]) -> None:
         """Starts a new epoch of a partition; after the last epoch, a new producer id is needed."""

@@ -153,6 +153,41 @@ async def test_a_rejected_producer_id_fails_no_request_in_flight(gateway: FakeGa
     assert (gateway.stored(0), gateway.stored(1), gateway.produce_streams) == ([b"1"], [b"4"], 1)
 
 
+async def numbers_after(gateway: FakeGateway, *errors: ErrorCode) -> list[tuple[int, int]]:
+    """Returns epoch and number of two requests. Between them the topic changes, and these errors follow."""
+    async with producing(gateway) as producer:
+        await producer.publish("flights", b"1", partition=0)
+        gateway.topic_id = "second"
+        gateway.produce_errors = [*errors]
+        await producer.publish("flights", b"2", partition=0)
+    headers = [DefaultRecordBatch(data) for _, data in gateway.produced]
+    return [(header.producer_epoch, header.base_sequence) for header in headers]
+
+
+@pytest.mark.parametrize(
+    ("errors", "second"),
+    [
+        ([], (0, 1)),
+        ([ErrorCode.KAFKA_STORAGE_ERROR], (1, 0)),
+        ([ErrorCode.KAFKA_STORAGE_ERROR] * 3, (1, 0)),
+        ([ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR], (1, 0)),
+        ([ErrorCode.NOT_LEADER_OR_FOLLOWER], (0, 1)),
+        # The lost request may be in the new log: its numbers remain.
+        ([ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR], (0, 1)),
+        ([ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR], (0, 1)),
+    ],
+)
+async def test_a_topic_that_was_created_again_has_a_new_epoch(
+    gateway: FakeGateway, errors: list[ErrorCode], second: tuple[int, int]
+) -> None:
+    assert await numbers_after(gateway, *errors) == [(0, 0), second]
+
+
+async def test_a_failed_store_of_the_same_topic_keeps_the_numbers(gateway: FakeGateway) -> None:
+    gateway.topic_id = "second"
+    assert await numbers_after(gateway, ErrorCode.KAFKA_STORAGE_ERROR) == [(0, 0), (0, 1)]
+
+
 async def test_a_missing_producer_id_is_logged(
     gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

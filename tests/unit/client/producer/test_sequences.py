@@ -59,3 +59,18 @@ def test_a_new_producer_id_follows_the_last_epoch() -> None:
     assert sequences.needs_producer_id
     sequences.begin(8, 0)
     assert [sequences.take(partition, 1, 0.0) for partition in (A, B)] == [(8, 0, 0), (8, 0, 0)]
+
+
+def test_a_partition_moves_once_to_the_log_of_another_topic() -> None:
+    sequences = begun()
+    assert not sequences.moves(A, "first")
+    sequences.take(A, 1, 0.0)
+    assert not sequences.moves(A, "first")  # no request was written
+    sequences.written(A, "first")
+    sequences.take(A, 1, 1.0)
+    assert [sequences.moves(A, topic_id) for topic_id in ("", "first", "second", "second")] == [
+        False,
+        False,
+        True,
+        False,
+    ]
