@@ -6,6 +6,7 @@ Runs in Spark's environment.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -71,11 +72,18 @@ def write_report(spark: Any, settings: Settings, folder: Path) -> None:
     ]
     folder.mkdir(parents=True, exist_ok=True)
     _replace_file(folder / PAGE, page(tables, plots(tables, definition)))
-    _replace_file(folder / SUMMARY, json.dumps(tables, default=_plain))
+    _replace_file(folder / SUMMARY, json.dumps(_plain(tables)))
 
 
-def _plain(value: object) -> object:
-    return float(value) if isinstance(value, Decimal) else str(value)
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON can have it; null for a number that is infinite or none."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, int | str) else str(value)
 
 
 def _replace_file(path: Path, text: str) -> None:
@@ -133,7 +141,7 @@ def shown(value: object, name: str = "", digits: int = 2) -> str:
 
 def plots(tables: Mapping[str, Rows], definition: Definition) -> dict[str, str]:
     """Returns pictures by table name, for tables with rows."""
-    drawn = {name: _section(tables[name], section) for name, section in definition.report.items()}
+    drawn = {name: _section(name, tables[name], section) for name, section in definition.report.items()}
     rows = tables["deliveries"]
     drawn["deliveries"] = charts.deliveries(rows, "Records by delivery count") if rows else ""
     rows = tables["health"][:_MOST_DRAWN]
@@ -141,11 +149,17 @@ def plots(tables: Mapping[str, Rows], definition: Definition) -> dict[str, str]:
     return {name: picture for name, picture in drawn.items() if picture}
 
 
-def _section(rows: Rows, section: Section) -> str:
-    """Returns the picture of a section, or nothing. Raises KeyError for a column that does not exist."""
+def _section(name: str, rows: Rows, section: Section) -> str:
+    """Returns the picture of a section, or nothing. Raises ValueError for a column that does not exist."""
     chart = section.chart
     if chart is None or not rows:
         return ""
+    for column in (chart.x, *chart.y, *([chart.behind] if chart.behind else [])):
+        if column not in rows[0]:
+            raise ValueError(
+                f"the query of report.{name} has no column {column}, which its chart names; "
+                f"it has {', '.join(rows[0])}"
+            )
     if chart.kind == "bars":
         return charts.bars(rows[:_MOST_DRAWN], chart.x, chart.y, chart.label, section.title)
     return charts.lines(rows, chart.x, chart.y, (chart.label, chart.behind), section.title)

@@ -37,7 +37,7 @@ HEALTH = {"group": "work$ers", "topic": "flights", "accepted": 4, "to_try_again"
 FULL: dict[str, list[dict[str, Any]]] = {
     **EMPTY,
     "carriers": [{"carrier": "<b>UA</b>", **DELAYS}, {"carrier": None, **DELAYS, "arrival_minutes": 12.0}],
-    "routes": [{"route": "EWR-IAH", **DELAYS}],
+    "routes": [{"route": "EWR-IAH", **DELAYS, "arrival_minutes_p90": float("nan")}],
     "hours": [{"hour": hour, **DELAYS} for hour in (5, 6)],
     "deliveries": [{"topic": "flights", "delivery_count": 1, "records": 10, "seconds_p50": None}],
     "health": [HEALTH],
@@ -188,3 +188,17 @@ def test_summary_has_the_values_of_every_table(full: tuple[str, dict[str, Any]])
     assert summary["health"] == [HEALTH]
     assert summary["differences"] == []
     assert [section["name"] for section in summary["sections"]] == ["carriers", "hours", "routes"]
+
+
+def test_number_that_is_none_is_null_in_the_summary(full: tuple[str, dict[str, Any]]) -> None:
+    assert full[1]["routes"][0]["arrival_minutes_p90"] is None
+
+
+def test_chart_of_a_missing_column_names_section_and_columns(tmp_path: Path) -> None:
+    tables = EMPTY | {"hours": [{"hour": 5, "delay": 1.0}]}
+    (tmp_path / "given.json").write_text(json.dumps(tables))
+    with running("reporting", tmp_path / "run", str(tmp_path / "given.json"), str(tmp_path)) as program:
+        assert program.ends() == 1
+    error = program.errors.splitlines()[-1]
+    assert error.startswith("ValueError: the query of report.hours has no column ")
+    assert error.endswith(", which its chart names; it has hour, delay")
