@@ -88,7 +88,7 @@ class LoadedState:
 
     `clock_offset_ms`: stored times minus times of this process, whose clock may differ from that of Redis.
     `kept_since`: the state epoch since which initialisations have kept the state; 0: `state_epoch`. A start
-    offset that is not stored, because it was resolved, is written at once.
+    offset that is not stored, because it was resolved, is written at `Loaded`.
     """
 
     state_epoch: int
@@ -193,7 +193,7 @@ Reply = Callable[[KafkaError | None], None]
 
 
 class Loaded(NamedTuple):
-    """The state was loaded and the share-partition is in service."""
+    """The share-partition is in service; a start offset that was resolved is to be stored."""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,8 @@ async def load_state(
 ) -> LoadedState:
     """Reads the state, and resolves `share.auto.offset.reset` if no start offset is set.
 
-    The start offset is then to be stored, unless it is the earliest: resolved again, it would be another one.
+    The start offset is then to be stored before a record from it on is delivered, unless it is the earliest:
+    resolved again, it would be another one.
 
     Raises NoStateError with LEADER_NOT_AVAILABLE if the state is not initialised yet; other KafkaErrors:
     OFFSET_NOT_AVAILABLE if all records are older than `by_duration`, and the persister's errors.

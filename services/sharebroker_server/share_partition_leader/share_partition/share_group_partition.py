@@ -85,6 +85,16 @@ class ShareGroupPartition:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline = 0.0
         self._written_all: asyncio.Future[None] | None = None
+        self._start_unstored = not core.loaded_state.start_stored
+        if not self._start_unstored or self._log.log_end_offset > core.start_offset:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Puts the state in service, and stores a start offset that was resolved.
+
+        Until a record can be delivered, such a start offset is not stored: Kafka's tools show none then.
+        """
+        self._start_unstored = False
         self.handle(events.Loaded())
 
     @property
@@ -127,6 +137,8 @@ class ShareGroupPartition:
 
     def wake(self) -> None:
         """Notifies the listeners, in the order in which they registered."""
+        if self._start_unstored and self._log.log_end_offset > self.core.start_offset:
+            self._begin()
         listeners, self._availability_listeners = self._availability_listeners, {}
         for listener in listeners:
             listener.records_available(self)
@@ -291,10 +303,13 @@ class ShareGroupPartition:
         """Retires if nothing is held, waits or is written; the next use loads the state again.
 
         So an altered start offset takes effect, and deleted groups use no memory (Kafka: with the last
-        session).
+        session). A resolved start offset is stored before.
         """
-        listeners = self._lock_listeners or self._availability_listeners
-        if not (listeners or self._reading) and self.core.unused:
+        if self._lock_listeners or self._availability_listeners or self._reading:
+            return
+        if self._start_unstored:
+            self._begin()
+        if self.core.unused:
             self.retire()
 
     def _check_written(self) -> None:

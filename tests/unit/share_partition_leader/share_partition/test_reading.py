@@ -461,26 +461,54 @@ async def test_unset_start_offset_follows_the_reset_policy(harness: Harness, res
     assert (await harness.share_partition(group="new")).core.start_offset == start
 
 
-@pytest.mark.parametrize("reset", ["latest", "by_duration:PT1H"])
-async def test_resolved_start_offset_is_stored_before_the_first_acknowledgement(
-    harness: Harness, reset: str
-) -> None:
-    ms = round(now() * 1000)
-    await harness.publish_bytes(batch(3, time=ms - 2 * 3_600_000))
-    await harness.publish_bytes(batch(1, time=ms))
-    await harness.configure("share.auto.offset.reset", reset, group="new")
-    await harness.initialize(group="new", start=-1)
-    loaded = await harness.share_partition(group="new")
-    start = loaded.core.start_offset
-
+async def has_stored(harness: Harness, start: int) -> None:
     async def stored() -> bool:
         return await harness.start_offset(group="new") == start
 
     await eventually(stored)
+
+
+async def test_start_offset_by_duration_is_stored_before_the_first_delivery(harness: Harness) -> None:
+    ms = round(now() * 1000)
+    await harness.publish_bytes(batch(3, time=ms - 2 * 3_600_000))
+    await harness.publish_bytes(batch(1, time=ms))
+    await harness.configure("share.auto.offset.reset", "by_duration:PT1H", group="new")
+    await harness.initialize(group="new", start=-1)
+    loaded = await harness.share_partition(group="new")
+    assert loaded.core.start_offset == 3
+    await has_stored(harness, 3)
     loaded.retire()
-    await harness.publish(2)
     await harness.configure("share.auto.offset.reset", "latest", group="new")
-    assert (await harness.share_partition(group="new")).core.start_offset == start
+    assert (await harness.share_partition(group="new")).core.start_offset == 3
+
+
+@pytest.mark.parametrize("published", [0, 4])
+async def test_latest_start_offset_is_stored_with_the_next_record(harness: Harness, published: int) -> None:
+    if published:
+        await harness.publish(published)
+    await harness.configure("share.auto.offset.reset", "latest", group="new")
+    await harness.initialize(group="new", start=-1)
+    loaded = await harness.share_partition(group="new")
+    assert not loaded.core.writing
+    assert await harness.start_offset(group="new") == -1  # Kafka's tools show none either
+    await harness.publish(2)
+    await has_stored(harness, published)
+    loaded.retire()
+    assert (await harness.share_partition(group="new")).core.start_offset == published
+
+
+async def test_latest_start_offset_is_stored_before_it_is_unloaded(harness: Harness) -> None:
+    await harness.publish(4)
+    await harness.configure("share.auto.offset.reset", "latest", group="new")
+    await harness.initialize(group="new", start=-1)
+    loaded = await harness.share_partition(group="new")
+    loaded.drop_unused()
+    assert not loaded.retired
+    await has_stored(harness, 4)
+    loaded.drop_unused()
+    assert loaded.retired
+    await harness.publish(2)
+    assert (await harness.share_partition(group="new")).core.start_offset == 4
 
 
 async def test_earliest_start_offset_is_not_stored_before_a_write(harness: Harness) -> None:
