@@ -27,7 +27,11 @@ from sharebroker_protocol.credentials import (
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import PASSWORD_VARIABLE
 
-_ADDRESS: Final = re.compile(r"(\S+:\d{1,5})|([a-z0-9-]+:\S*/\S+)")  # the latter is a gRPC target URI
+_HOST_AND_PORT: Final = re.compile(r"[^\s/]+:(\d{1,5})", re.ASCII)
+_TARGET: Final = re.compile(r"(dns|unix|unix-abstract|vsock|xds):\S*/\S+")
+"""The URI of a gRPC target."""
+
+_MAX_PORT: Final = 65_535
 _TLS: Final = "tls://"
 
 CONNECT_TIMEOUT: Final = ("grpc.min_reconnect_backoff_ms", 3_000)
@@ -68,13 +72,13 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Parses an address and reads its files. Raises KafkaError INVALID_CONFIG."""
         if not text.startswith(_TLS):
-            if not _ADDRESS.fullmatch(text):
+            if not _has_port(text) and not _TARGET.fullmatch(text):
                 raise _invalid(f"must be HOST:PORT or tls://HOST:PORT, not {text!r}")
             return cls(text)
         parts = urlsplit(text)
         parameters = dict(parse_qsl(parts.query))
         unknown = sorted({*parameters} - {*_PARAMETERS})
-        if not _ADDRESS.fullmatch(parts.netloc) or parts.path not in ("", "/"):
+        if not _has_port(parts.netloc) or parts.path not in ("", "/"):
             raise _invalid(f"must be tls://HOST:PORT, with a port and no path, not {text!r}")
         if unknown:
             raise _invalid(f"accepts {', '.join(_PARAMETERS)} after the ?, not {', '.join(unknown)}")
@@ -182,6 +186,12 @@ def _content(path: str | None) -> bytes | None:
         return None if path is None else Path(path).read_bytes()
     except OSError as failure:
         raise _invalid(f"names {path}, which cannot be read: {failure.strerror}") from failure
+
+
+def _has_port(text: str) -> bool:
+    """Returns whether the text is HOST:PORT."""
+    match = _HOST_AND_PORT.fullmatch(text)
+    return match is not None and int(match[1]) <= _MAX_PORT
 
 
 def _invalid(text: str) -> KafkaError:

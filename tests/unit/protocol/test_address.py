@@ -35,12 +35,27 @@ def test_invalid_addresses_are_rejected(address: str, reason: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-@pytest.mark.parametrize("address", ["broker:9090", "[::1]:9090", "dns:///broker:9090", "unix:/tmp/socket"])
+@pytest.mark.parametrize(
+    "address",
+    ["broker:9090", "[::1]:9090", "dns:///broker:9090", "unix:/tmp/socket", "ipv4:10.0.0.1:1,10.0.0.2:1"],
+)
 def test_address_without_tls_is_a_grpc_target(address: str) -> None:
     assert Address.parse(address) == Address(address)
 
 
-@pytest.mark.parametrize("address", ["", "broker", "broker:", "broker:999999", "a b:9090"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "broker",
+        "broker:",
+        "broker:65536",
+        "a b:9090",
+        "http://broker:9090",
+        "grpc://broker:9090",
+        "host/x:9090",
+    ],
+)
 def test_address_needs_host_and_port(address: str) -> None:
     with pytest.raises(KafkaError, match="must be HOST:PORT or tls://HOST:PORT") as caught:
         Address.parse(address)

@@ -23,7 +23,16 @@ from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
 from tests.unit.client.fake_gateway import FakeGateway
 
-NO_ADDRESS = ["", " ", "localhost", "localhost:", ":9090", "localhost:port", "host name:9090"]
+NO_ADDRESS = [
+    "",
+    " ",
+    "localhost",
+    "localhost:",
+    ":9090",
+    "localhost:port",
+    "host name:9090",
+    "http://h:9090",
+]
 
 
 ADDRESS = ["localhost:9090", "127.0.0.1:0", "[::1]:9090", "dns:///broker.example:9090", "unix:/run/broker"]
