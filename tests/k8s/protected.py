@@ -62,7 +62,7 @@ def _address(release: Release, folder: Path, user: str, password: str) -> str:
 
 
 def _give_permissions(release: Release, folder: Path) -> None:
-    """Creates a topic, a user and its ACL, as the notes of the chart say."""
+    """Creates a topic, a user and its ACL, as in the notes of the chart."""
     kubectl = release.node.kubectl
     coordinator = ("exec", "-i", f"deployment/{NAME}-group-coordinator", "--", "sharebroker")
     kubectl(*coordinator, "topics", "create", _TOPIC)

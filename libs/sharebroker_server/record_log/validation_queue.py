@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 
 Validation reads every record and holds the GIL meanwhile. A compressed batch of a few hundred bytes may have
-250,000 records, so the size of a request says nothing about its cost. Two ways lead to a result:
+250,000 records, so the size of a request is no measure of its cost. Two ways lead to a result:
 
 * *At once* (`validate_now`): a batch with few records and bytes is validated in the caller's step, while
   less than TURN_COST was spent in this turn of the event loop. This is the usual way, without a task switch.

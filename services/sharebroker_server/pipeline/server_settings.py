@@ -1,4 +1,4 @@
-"""Completes the settings of a run with what the server knows: topic, groups and their limits."""
+"""Completes the settings of a run with facts of the server: topic, groups and their limits."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sharebroker_protocol.tracing.tracer import RecordTraces
 
 
-_APPEARS_WITHIN: Final = 2.0  # seconds until every broker knows a topic that was just created
+_APPEARS_WITHIN: Final = 2.0  # seconds until every broker has a topic that was just created
 _IDENTIFIED_WITHIN: Final = 4.0  # seconds of one attempt; less than WARN_AFTER
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 

@@ -178,7 +178,7 @@ def _part(
 ) -> _Part:
     """Returns the part to append, after the checks before the append.
 
-    `named` has the partitions of the request so far: a partition is appended to once, as its first part says.
+    `named` has the partitions of the request so far: a partition is appended to once, with its first part.
     """
     try:
         if not 0 <= part.index < topic.partitions:
