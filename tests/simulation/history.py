@@ -53,7 +53,7 @@ class History:
         self.log_ends: dict[tuple[str, int], int] = {}
         self.topics: dict[str, str] = {}
         self.watched: dict[str, dict[int, str]] = {}
-        """The values of topics that are created again, by topic id and offset."""
+        """The values of topics that `topics` does not name, by topic id and offset."""
         self.deleted: set[str] = set()
         """Ids of deleted topics: a late request may still be appended to their logs."""
         self.on_step: Callable[[Step, Share], object] = lambda *_: None
@@ -136,8 +136,9 @@ class History:
             return
         last = batches[-1].last_offset
         topic_id, number = names.topic_partition(partition)
-        if topic_id in self.watched:
-            self._watch(self.watched[topic_id], batches)
+        if topic_id not in self.topics:
+            # A late request by name may reach a topic before the response to its creation arrives.
+            self._watch(self.watched.setdefault(topic_id, {}), batches)
         if topic_id in self.deleted:
             return
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
