@@ -56,6 +56,8 @@ class History:
         """The values of topics that `topics` does not name, by topic id and offset."""
         self.deleted: set[str] = set()
         """Ids of deleted topics: a late request may still be appended to their logs."""
+        self._ended: set[SharePartitionKey] = set()
+        """Deleted state of deleted topics: a late request may initialise it again, and no leader reads it."""
         self.on_step: Callable[[Step, Share], object] = lambda *_: None
         """Called when a step of a dead letter is in the store."""
         self.on_failure: Callable[[], object] = lambda: None
@@ -124,10 +126,12 @@ class History:
             return
         for payload in payloads:
             record = self._codec.decode(payload)
-            if isinstance(record, ShareCheckpoint | ShareDelta):
+            if isinstance(record, ShareCheckpoint | ShareDelta) and record.key not in self._ended:
                 self.add(stored := self._stored(now, record))
                 self._notice_steps(stored)
             elif isinstance(record, CheckpointTombstone):
+                if record.key.topic_id in self.deleted:
+                    self._ended.add(record.key)
                 self.add(Forgotten(now, self._share(*record.key)))
 
     def batches_written(self, partition: str, epoch: int, batches: Sequence[StoredBatch]) -> None:
