@@ -28,6 +28,8 @@ DURABLE_LOCK: Final = 5.0
 _LONGEST_JOB: Final = 5.0
 _TRIES: Final = 3
 _RELEASED: Final = 1 / 2
+"""The share of records that a member releases or returns."""
+
 _PAUSE: Final = 0.2
 
 
@@ -60,18 +62,28 @@ class LongWorker(Consumer):
     async def _work(self, record: share.ShareRecord) -> None:
         """Renews the lock, works, and accepts the record.
 
-        If it `hesitates`, it first tries to release some records, and keeps those whose release fails.
+        If it `hesitates`, it first tries to release some records, and keeps those whose release fails; else
+        it returns some.
         """
         client = self._client
-        releases = self.hesitates and not self.steady and client.random.random() < _RELEASED
-        if releases and await self._acknowledged(record, Verdict.RELEASE) is not False:
-            return
+        if not self.steady and client.random.random() < _RELEASED:
+            if not self.hesitates:
+                await self._return(record)
+                return
+            if await self._acknowledged(record, Verdict.RELEASE) is not False:
+                return
         began = client.time()
         if await self._try(record, Verdict.RENEW):
             where, until = Share(self.group, record.topic, record.partition), began + JOB_LOCK - LOCK
             client.history.add(Held(client.time(), where, record.offset, record.lock_token, until))
         await asyncio.sleep(client.random.uniform(0.0, _LONGEST_JOB))
         await self._try(record, Verdict.ACCEPT)
+
+    async def _return(self, record: share.ShareRecord) -> None:
+        """Releases the record without blame, and later renews its lock, which has to be refused."""
+        if await self._try(record, Verdict.RENEW) and await self._try(record, Verdict.RETURN):
+            await asyncio.sleep(self._client.random.uniform(0.0, _LONGEST_JOB))
+            await self._try(record, Verdict.RENEW)
 
     async def _try(self, record: share.ShareRecord, verdict: Verdict) -> bool:
         """Returns whether the acknowledgement was applied; repeats calls without a response."""
@@ -93,6 +105,7 @@ class LongWorker(Consumer):
             type=ACKNOWLEDGE_TYPES[verdict],
             lock_ms=round(JOB_LOCK * 1000) if verdict is Verdict.RENEW else 0,
             delay_ms=delay_of(record, verdict),
+            blameless=verdict is Verdict.RETURN,
         )
         response: Any = await client.call(ShareServiceStub, "Acknowledge", request)
         if response is None:
@@ -213,6 +226,7 @@ class StreamWorker(LongWorker, HeartbeatMember):
                 first_offset=record.offset,
                 lock_token=record.lock_token,
                 type=ACKNOWLEDGE_TYPES[verdict],
+                blameless=verdict is Verdict.RETURN,
             )
             stream.outgoing.put_nowait(share.ConsumeRequest(acknowledgements=[acknowledgement]))
             if await stream.results[ask]:

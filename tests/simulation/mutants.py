@@ -36,6 +36,7 @@ from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots
 from sharebroker_server.share_coordinator.core import checkpointing, machine
+from sharebroker_server.share_coordinator.core import state as share_state
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.journal import Journal
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
@@ -262,6 +263,22 @@ def side_by_side(
     runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> list[StateBatch]:
     return [batch for batch in (*runs, *added) if batch.first >= start_offset]
+
+
+_merge = share_state._merge
+
+
+def latest_time(window: list[StateBatch], batch: StateBatch) -> list[StateBatch]:
+    merged = _merge(window, batch)
+    for run in window:
+        first, last = max(run.first, batch.first), min(run.last, batch.last)
+        if first <= last and run[2:4] == batch[2:4] and _not_before_ms(run) > _not_before_ms(batch):
+            merged = _merge(merged, run._replace(first=first, last=last))
+    return merged
+
+
+def _not_before_ms(batch: StateBatch) -> int:
+    return 0 if batch.note is None else batch.note.not_before_ms
 
 
 def every_other_number(state: ShareState, rules: checkpointing.CheckpointRules) -> int:
@@ -574,6 +591,11 @@ MUTANTS: Final = (
         "a failed release does not count for a later lock",
         lambda: [_on(share_partition, "roll_back", uncounted_roll_back)],
         (Invariant.RUNS_ONCE,),
+    ),
+    Mutant(
+        "the latest of several stored times counts, not the newest",
+        lambda: [_on(share_state, "_merge", latest_time)],
+        (Invariant.FORMER_HOLDER_REFUSED,),
     ),
     Mutant(
         "durable locks end with their session",

@@ -176,7 +176,8 @@ class Plan:
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
     two.
-    `hesitating`: the member with durable locks releases some records, and keeps those whose release fails.
+    `hesitating`: the member with durable locks releases some records, and keeps those whose release fails;
+    else it returns some without blame.
     `members` are (name, group, way to consume); a third partition is added at `grow`, None: never.
     """
 

@@ -36,6 +36,8 @@ class Verdict(Enum):
     RENEW = "renew"
     UNSEEN = "unseen"
     """The application never received it: the delivery does not count."""
+    RETURN = "return"
+    """A blameless release: durable, but the delivery does not count."""
 
     @property
     def final(self) -> bool:

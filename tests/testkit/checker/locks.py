@@ -80,7 +80,7 @@ class OffsetHistory:
 
     `kept_count` is the highest delivery count known to be stored; `free_since` a time from which no member
     holds the record; `delivered_at` the time of its last delivery. `due` is the end of a delay that
-    must be kept, `durable_lock` the last confirmed one.
+    must be kept, `durable_lock` the last confirmed one, `released` the times of confirmed releases by token.
     """
 
     locks: dict[int, Lock] = field(default_factory=dict)
@@ -92,6 +92,7 @@ class OffsetHistory:
     delivered_at: float = 0.0
     due: Due | None = None
     durable_lock: Held | None = None
+    released: dict[int, float] = field(default_factory=dict)
 
     def deliver(self, seen: Delivered, limits: Limits, facts: StoredFacts) -> None:
         """Adds a delivery. Responses may be late: tokens order acquisitions, not times."""
@@ -129,6 +130,10 @@ class OffsetHistory:
                 Invariant.FORMER_HOLDER_REFUSED,
                 f"{name} was {verdict.value}ed after another member acquired it",
             )
+        if request.by_token and request.at > self.released.get(token, request.at):
+            broken(Invariant.FORMER_HOLDER_REFUSED, f"{name}: {verdict.value} after its holder released it")
+        if verdict in (Verdict.RELEASE, Verdict.RETURN):
+            self.released[token] = at
         if verdict is Verdict.RELEASE:
             self.kept_count = max(self.kept_count, count)
         if verdict.final or (verdict is Verdict.RELEASE and count >= limits.delivery_count):

@@ -115,7 +115,8 @@ class ShareModel:
         history = self._histories[request.offset]
         history.requested.add(request.verdict)
         if request.verdict is not Verdict.RENEW:
-            self._give_up(request.offset, request.token, unseen=request.verdict is Verdict.UNSEEN)
+            uncounted = request.verdict in (Verdict.UNSEEN, Verdict.RETURN)
+            self._give_up(request.offset, request.token, unseen=uncounted)
 
     def applied(self, request: Requested, response: Applied, *, outdated: bool) -> None:
         """Adds an applied decision; `outdated`: another member had acquired the record before the request."""

@@ -281,6 +281,16 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             applied(13.0),
         ],
     ),
+    "a member renews after its release": (
+        Invariant.FORMER_HOLDER_REFUSED,
+        [
+            delivered(1, at=1.0),
+            requested(Verdict.RETURN, 1),
+            applied(),
+            requested(Verdict.RENEW, 1, at=3.5, ask=1),
+            applied(4.0, ask=1),
+        ],
+    ),
     "an accepted record is redelivered": (
         Invariant.FINISHED_STAYS,
         [delivered(1), requested(Verdict.ACCEPT, 1), applied(), delivered(2, at=20.0, count=2)],
@@ -708,6 +718,12 @@ SOUND: dict[str, Sequence[Event]] = {
         requested(Verdict.UNSEEN, 1),
         applied(),
         delivered(2, at=4.0, count=1),
+    ],
+    "a record is returned by a blameless release": [
+        delivered(1, count=3),
+        requested(Verdict.RETURN, 1),
+        applied(),
+        delivered(2, at=4.0, count=3),
     ],
     "a new leader continues from the stored delivery count": [
         delivered(EPOCH, count=1),
