@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
@@ -27,6 +26,7 @@ class LogFetch:
         self._request = request
         self._committed = request.isolation_level > 0
         self._registered: set[LedPartition] = set()
+        self._unclaimed: dict[tuple[str, int], KafkaError] = {}
         self._appended = asyncio.Event()
         self._size = 0
 
@@ -47,8 +47,10 @@ class LogFetch:
                 led.readers.discard(self._appended)
 
     async def _claim(self, item: pb.FetchRequest.Partition) -> None:
-        with suppress(KafkaError):  # the read raises it again
+        try:
             await self._leadership.led(item.topic_id, item.partition)
+        except KafkaError as error:
+            self._unclaimed[item.topic_id, item.partition] = error
 
     async def _woken(self, deadline: float) -> bool:
         """Whether something was appended, or a partition was relinquished, before the deadline."""
@@ -79,6 +81,9 @@ class LogFetch:
         return results
 
     async def _read(self, item: pb.FetchRequest.Partition, result: pb.FetchResponse.Partition) -> None:
+        # An error ends the fetch. Another claim for each partition would wait for a silent lease store again.
+        if error := self._unclaimed.get((item.topic_id, item.partition)):
+            raise error
         led = await self._leadership.led(item.topic_id, item.partition)
         log = led.log
         led.readers.add(self._appended)

@@ -10,6 +10,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.records import PartitionsRecord
+from sharebroker_server.leases import names
+from sharebroker_server.leases.port import Lease, LeasesUnavailable
 from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.share_partition_leader.log import fetch as log_fetch
 from tests.testkit.waiting import Turns, eventually
@@ -133,6 +135,24 @@ async def test_read_committed_ends_at_the_last_stable_offset(harness: Harness) -
     assert (response.last_stable_offset, response.high_watermark) == (4, 4)
     (behind,) = await fetch(harness, 4, isolation_level=1)
     assert not behind.aborted_transactions
+
+
+async def test_an_unclaimed_partition_is_claimed_once_per_fetch(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.append_to_catalog(PartitionsRecord(TOPIC, 3))
+    claimed: list[str] = []
+
+    async def silent(resource: str, *_: object, **__: object) -> Lease:
+        claimed.append(resource)
+        raise LeasesUnavailable("silent")
+
+    monkeypatch.setattr(harness.leases, "claim", silent)
+    responses = await fetch(harness, 0, 0, 0, max_wait_ms=10**6)
+    assert {code(response) for response in responses} == {ErrorCode.LEADER_NOT_AVAILABLE}
+    assert sorted(claimed) == sorted(names.partition(TOPIC, number) for number in range(3))
+    monkeypatch.undo()
+    assert {code(response) for response in await fetch(harness, 0, 0, 0)} == {ErrorCode.NONE}
 
 
 async def turns_of(harness: Harness) -> int:
