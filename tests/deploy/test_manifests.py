@@ -292,7 +292,7 @@ def test_the_pipeline_is_a_client_with_a_volume() -> None:
     pod = job["jobTemplate"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert job["concurrencyPolicy"] == "Forbid"
-    assert container["args"][:4] == ["pipeline", "run", "/etc/sharebroker/project", "--topic=orders"]
+    assert container["args"][:3] == ["pipeline", "run", "/etc/sharebroker/project"]
     group = get_command(pipeline)
     assert isinstance(group, Group)
     known = {name for option in group.commands["run"].params for name in option.opts}
