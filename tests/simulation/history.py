@@ -140,13 +140,14 @@ class History:
             return
         last = batches[-1].last_offset
         topic_id, number = names.topic_partition(partition)
-        if topic_id not in self.topics:
+        letters = has_letters(batches[0])
+        if not letters and topic_id not in self.topics:
             # A late request by name may reach a topic before the response to its creation arrives.
             self._watch(self.watched.setdefault(topic_id, {}), batches)
         if topic_id in self.deleted:
             return
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
-        if has_letters(batches[0]):
+        if letters:
             self._add_letters(batches)
             return
         topic, now = self.topics.get(topic_id, topic_id), self._clock()
