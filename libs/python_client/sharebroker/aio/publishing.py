@@ -25,6 +25,7 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
 if TYPE_CHECKING:
     import grpc
 
+    from sharebroker.producer.sequences import ProducerSequences
     from sharebroker_protocol.address import Address
     from sharebroker_protocol.tracing.tracer import RecordTraces
 
@@ -102,9 +103,7 @@ class Sender:
         try:
             await self._stream.run(self._complete)
         except KafkaError as error:
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # in most cases a failure of the transport
-                raise ConnectionLostError(error.message) from None
-            raise
+            raise _of_transport(error) from None
 
     async def _write(
         self,
@@ -138,13 +137,15 @@ class Sender:
 
         Raises KafkaError SASL_AUTHENTICATION_FAILED, which ends the stream.
         """
+        sequences = self._buffer.sequences
+        if sequences is None or not sequences.needs_producer_id:
+            return True
         try:
-            await self._identify()
-        except KafkaError as error:
-            if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+            await self._identify(sequences)
+        except KafkaError as failure:
+            if failure.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                 raise
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # as for the stream
-                error = ConnectionLostError(error.message)
+            error = _of_transport(failure)
             if error.retriable:
                 self._id_warnings.failed(error, clock.now())
             self._return_batches(self._in_flight.pop(self._last_id).batches, error)
@@ -153,14 +154,11 @@ class Sender:
         self._id_warnings.succeeded()
         return True
 
-    async def _identify(self) -> None:
-        """Requests a producer id if the next request needs one.
+    async def _identify(self, sequences: ProducerSequences) -> None:
+        """Requests a producer id.
 
         Raises KafkaError; TOPIC_AUTHORIZATION_FAILED if the client may not write to any topic.
         """
-        sequences = self._buffer.sequences
-        if sequences is None or not sequences.needs_producer_id:
-            return
         timeout = min(_IDENTIFIED_WITHIN, self._config.request_timeout_ms / 1000)
         connection = self._connection
         request = InitProducerIdRequest()
@@ -289,6 +287,11 @@ class Sender:
         """Whether the topic's partition count is unknown or too old."""
         since = self._metadata_loaded_at.get(topic)
         return since is None or now - since > self._config.metadata_max_age_ms / 1000
+
+
+def _of_transport(error: KafkaError) -> KafkaError:
+    """Returns ConnectionLostError for an unknown error, which in most cases is a failure of the transport."""
+    return ConnectionLostError(error.message) if error.code is ErrorCode.UNKNOWN_SERVER_ERROR else error
 
 
 class Publishing:
