@@ -75,7 +75,7 @@ class CatalogServicer(ClusterServiceServicer):
             await asyncio.sleep(_NAMING_PAUSE)
 
     async def create_user(self, command: CreateUser) -> None:
-        """Returns once the user exists and is a super user; sees to it if this process owns the catalog."""
+        """Returns once the user exists and is a super user; creates it if this process owns the catalog."""
         users = self._follower.catalog.users
         event = "first user made a super user" if users.credentials(command.user) else "first user created"
         while not self._follower.catalog.users.is_super_user(command.user):

@@ -1,4 +1,4 @@
-"""Selects the records that a member acquires out of those read from the log, and the size of each portion.
+"""Selects the records that a member acquires out of those read from the log, and how many at once.
 
 Reference: SharePartition.acquire of Kafka 4.3. The caller has read the log at the next fetch offset. Records
 in flight are redelivered first, batch by batch; then records that were never fetched are added at the end.
@@ -156,7 +156,7 @@ class Acquisition:
         return worst
 
     def _acquire_isolated(self, index: int, batch: Unit) -> None:
-        """Acquires a portion that halves with each failure; a last delivery contains only one record."""
+        """Acquires half as many records after each failure; a last delivery contains only one record."""
         settings, runs = self._settings, self._in_flight.runs
         quota = self._quota()
         throttled = False

@@ -72,7 +72,7 @@ class SharePartitionSettings:
 
     @property
     def throttle_limit(self) -> int:
-        """Delivery count from which failing records are acquired in ever smaller portions."""
+        """Delivery count from which failing records are throttled."""
         return max(2, (self.delivery_count_limit + 1) // 2)
 
     def check_lock(self, seconds: float) -> None:
