@@ -51,6 +51,11 @@ def test_names_of_tests_use_no_replaced_word() -> None:
     assert not found, "name subject and behaviour; docs/glossary.md has the terms"
 
 
+def test_no_class_of_the_tests_is_a_world() -> None:
+    """A class for the objects of a test is a harness or fixture, and may name its subject."""
+    assert not [name(path) for path in python("tests/") if "World" in _CLASS.findall(content(path))]
+
+
 def test_no_file_names_a_home_folder() -> None:
     found = [
         f"{name(path)}: {match.group(0)}"

@@ -64,7 +64,7 @@ class Request(NamedTuple):
     still_archiving: Sequence[Range]
 
 
-class World:
+class System:
     """A share-partition of six records, which every member rejects or holds too long."""
 
     def __init__(self) -> None:
@@ -232,16 +232,16 @@ class World:
         return core
 
 
-STEPS: dict[str, Callable[[World, int, int], None]] = {
-    "fail": World.fail,
-    "wait": World.wait,
-    "write": World.write,
-    "send": World.send,
-    "answer": World.answer,
-    "arrive": World.arrive,
-    "fail over": World.fail_over,
-    "initialise": World.initialise,
-    "alter": World.alter,
+STEPS: dict[str, Callable[[System, int, int], None]] = {
+    "fail": System.fail,
+    "wait": System.wait,
+    "write": System.write,
+    "send": System.send,
+    "answer": System.answer,
+    "arrive": System.arrive,
+    "fail over": System.fail_over,
+    "initialise": System.initialise,
+    "alter": System.alter,
 }
 _OFTEN = ["fail", "write", "write", "send", "answer", "send", "answer"]
 _OUTCOMES = [OK, OK, OK, OK, OK, LOST, UNKNOWN, LATE]
@@ -259,11 +259,11 @@ histories = st.lists(
 
 def follow(history: list[tuple[str, int, int]]) -> None:
     """Runs the steps of a history, and then drains the share-partition. Raises AssertionError."""
-    world = World()
+    system = System()
     for step, chosen, outcome in history:
-        STEPS[step](world, chosen, outcome)
-    world.drain()
-    world.check_drained()
+        STEPS[step](system, chosen, outcome)
+    system.drain()
+    system.check_drained()
 
 
 @given(histories)

@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.metrics.counters import GroupTopi
 GUARDED = GroupConfig(share_breaker_failed_percent=50, share_breaker_min_records=10)
 
 
-class World:
+class Harness:
     """The counters of a leader, and the groups of the catalog."""
 
     most = 10
@@ -65,65 +65,65 @@ def found(breaker: CircuitBreaker, name: str) -> dict[tuple[str, ...], float]:
 
 
 @pytest.fixture
-async def world() -> World:
-    world = World()
-    await world.check()
-    return world
+async def harness() -> Harness:
+    harness = Harness()
+    await harness.check()
+    return harness
 
 
-async def test_a_group_of_which_too_many_records_fail_is_paused(world: World) -> None:
+async def test_a_group_of_which_too_many_records_fail_is_paused(harness: Harness) -> None:
     with capture_logs() as logs:
-        await world.check(accepted=2, rejected=2, exhausted=1)
+        await harness.check(accepted=2, rejected=2, exhausted=1)
     reason = "6 of 10 records failed within 60 s; share.breaker.failed.percent is 50."
-    assert world.pauses == [("g", reason)]
+    assert harness.pauses == [("g", reason)]
     assert [log["resume"] for log in logs] == ["sharebroker groups resume g"]
 
 
-async def test_a_group_at_its_limit_is_not_paused(world: World) -> None:
-    await world.check(accepted=100, rejected=100)
-    assert not world.pauses
+async def test_a_group_at_its_limit_is_not_paused(harness: Harness) -> None:
+    await harness.check(accepted=100, rejected=100)
+    assert not harness.pauses
 
 
-async def test_few_records_do_not_pause_a_group(world: World) -> None:
-    await world.check(rejected=4)
-    assert not world.pauses
+async def test_few_records_do_not_pause_a_group(harness: Harness) -> None:
+    await harness.check(rejected=4)
+    assert not harness.pauses
 
 
-async def test_a_group_without_a_limit_is_never_paused(world: World) -> None:
-    await world.check(rejected=100, group="free")
-    assert not world.pauses
+async def test_a_group_without_a_limit_is_never_paused(harness: Harness) -> None:
+    await harness.check(rejected=100, group="free")
+    assert not harness.pauses
 
 
-async def test_a_limit_does_not_apply_to_earlier_failures(world: World) -> None:
-    await world.check(rejected=100, group="free")
-    world.configs["free"] = GUARDED
-    await world.check(group="free")
-    await world.check(accepted=10, group="free")
-    assert not world.pauses
+async def test_a_limit_does_not_apply_to_earlier_failures(harness: Harness) -> None:
+    await harness.check(rejected=100, group="free")
+    harness.configs["free"] = GUARDED
+    await harness.check(group="free")
+    await harness.check(accepted=10, group="free")
+    assert not harness.pauses
 
 
-async def test_a_resumed_group_is_paused_by_new_failures_only(world: World) -> None:
-    await world.check(rejected=10)
-    await world.check(rejected=10)  # of records that members held at the pause
-    assert len(world.pauses) == 1
-    world.configs["g"] = GUARDED
-    await world.check(accepted=1)
-    assert len(world.pauses) == 1
-    await world.check(rejected=10)
-    assert len(world.pauses) == 2
+async def test_a_resumed_group_is_paused_by_new_failures_only(harness: Harness) -> None:
+    await harness.check(rejected=10)
+    await harness.check(rejected=10)  # of records that members held at the pause
+    assert len(harness.pauses) == 1
+    harness.configs["g"] = GUARDED
+    await harness.check(accepted=1)
+    assert len(harness.pauses) == 1
+    await harness.check(rejected=10)
+    assert len(harness.pauses) == 2
 
 
-async def test_a_pause_that_fails_is_repeated(world: World) -> None:
-    world.error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    await world.check(rejected=10)
-    assert not world.pauses
-    world.error = None
-    await world.check()
-    assert [group for group, _ in world.pauses] == ["g"]
+async def test_a_pause_that_fails_is_repeated(harness: Harness) -> None:
+    harness.error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    await harness.check(rejected=10)
+    assert not harness.pauses
+    harness.error = None
+    await harness.check()
+    assert [group for group, _ in harness.pauses] == ["g"]
 
 
-async def test_pauses_and_paused_groups_are_metrics(world: World) -> None:
-    assert not found(world.breaker, "paused")
-    await world.check(rejected=10)
-    assert found(world.breaker, "paused") == {("group", "g"): 1}
-    assert found(world.breaker, "breaker_pauses_total") == {("group", "g"): 1}
+async def test_pauses_and_paused_groups_are_metrics(harness: Harness) -> None:
+    assert not found(harness.breaker, "paused")
+    await harness.check(rejected=10)
+    assert found(harness.breaker, "paused") == {("group", "g"): 1}
+    assert found(harness.breaker, "breaker_pauses_total") == {("group", "g"): 1}

@@ -133,7 +133,7 @@ class Route:
         return result if error is None else LettersResult(error.code, error.message)
 
 
-class World:
+class LetterFixture:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.route = Route(harness)
@@ -172,201 +172,203 @@ class World:
 
 
 @pytest.fixture
-async def world(harness: Harness) -> AsyncIterator[World]:
+async def fixture(harness: Harness) -> AsyncIterator[LetterFixture]:
     await harness.append_to_catalog(TopicRecord(Topic(DLQ, DLQ_NAME, 2)))
     await harness.publish(10)
-    made = World(harness)
+    made = LetterFixture(harness)
     yield made
     await made.mover.stop()
 
 
-async def test_letters_are_written_in_offset_order(world: World) -> None:
-    partition = await world.source(failed(1, 3), failed(7, 7, Disposition.EXHAUSTED))
-    await world.moved(partition)
-    assert await world.offsets() == [1, 2, 3, 7]
+async def test_letters_are_written_in_offset_order(fixture: LetterFixture) -> None:
+    partition = await fixture.source(failed(1, 3), failed(7, 7, Disposition.EXHAUSTED))
+    await fixture.moved(partition)
+    assert await fixture.offsets() == [1, 2, 3, 7]
     assert partition.core.late == [(1, 3), (7, 7)]
-    (first, *_, last) = await world.letters()
+    (first, *_, last) = await fixture.letters()
     assert (first.value, dict(last.headers)["__dlq.errors.disposition"]) == (
         b"x" * 10,
         b"MAX_DELIVERY_ATTEMPTS_REACHED",
     )
-    assert world.samples("dead_letters_total") == {"rejected": 3, "exhausted": 1, "expired": 0}
+    assert fixture.samples("dead_letters_total") == {"rejected": 3, "exhausted": 1, "expired": 0}
 
 
-async def test_the_partition_is_that_of_the_source_modulo_their_number(world: World) -> None:
-    await world.moved(await world.source(failed(1, 1), key=SharePartitionKey(GROUP, TOPIC, 5)))
-    assert (await world.offsets(0), await world.offsets(1)) == ([], [1])
+async def test_the_partition_is_that_of_the_source_modulo_their_number(fixture: LetterFixture) -> None:
+    await fixture.moved(await fixture.source(failed(1, 1), key=SharePartitionKey(GROUP, TOPIC, 5)))
+    assert (await fixture.offsets(0), await fixture.offsets(1)) == ([], [1])
 
 
-async def test_each_portion_lists_the_offsets_that_may_be_sent_again(world: World) -> None:
-    await world.harness.publish(2_000)
-    await world.moved(await world.source(failed(0, 1_499)))
-    assert [len(call.source_offsets) for call in world.route.sent] == [1_000, 500]
-    assert [call.still_archiving for call in world.route.sent] == [((0, 1_499),)] * 2
-    assert await world.offsets() == list(range(1_500))
+async def test_each_portion_lists_the_offsets_that_may_be_sent_again(fixture: LetterFixture) -> None:
+    await fixture.harness.publish(2_000)
+    await fixture.moved(await fixture.source(failed(0, 1_499)))
+    assert [len(call.source_offsets) for call in fixture.route.sent] == [1_000, 500]
+    assert [call.still_archiving for call in fixture.route.sent] == [((0, 1_499),)] * 2
+    assert await fixture.offsets() == list(range(1_500))
 
 
-async def test_a_lost_response_writes_no_letter_twice(world: World) -> None:
-    world.route.faults = [(True, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "lost"))] * 3
-    await world.moved(await world.source(failed(1, 3)))
-    assert await world.offsets() == [1, 2, 3]
-    assert world.samples("dead_letter_append_failures_total") == {"": 3}
+async def test_a_lost_response_writes_no_letter_twice(fixture: LetterFixture) -> None:
+    fixture.route.faults = [(True, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "lost"))] * 3
+    await fixture.moved(await fixture.source(failed(1, 3)))
+    assert await fixture.offsets() == [1, 2, 3]
+    assert fixture.samples("dead_letter_append_failures_total") == {"": 3}
 
 
-async def test_a_next_leader_writes_no_letter_twice(world: World) -> None:
-    partition = await world.source(failed(1, 3))
-    await world.moved(partition)
-    successor = await world.source(failed(1, 5))
+async def test_a_next_leader_writes_no_letter_twice(fixture: LetterFixture) -> None:
+    partition = await fixture.source(failed(1, 3))
+    await fixture.moved(partition)
+    successor = await fixture.source(failed(1, 5))
     successor.core.failed_under = (1, 4)
-    await world.moved(successor)
-    assert await world.offsets() == [1, 2, 3, 4, 5]
+    await fixture.moved(successor)
+    assert await fixture.offsets() == [1, 2, 3, 4, 5]
 
 
-async def test_a_letter_of_unknown_outcome_stays_at_its_partition(world: World) -> None:
-    world.route.faults = [(True, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "lost"))]
-    partition = await world.source(failed(1, 1), key=SharePartitionKey(GROUP, TOPIC, 1))
-    world.mover.add(partition)
-    await eventually(lambda: len(world.route.sent) == 1)
-    world.settings.topics[DLQ_NAME] = DeadLetterTopic(DLQ, 3, True, 1_000_000)
-    await eventually(lambda: not world.mover.partitions(), timeout=1000)
-    assert [call.partition for call in world.route.sent] == [1, 1]
+async def test_a_letter_of_unknown_outcome_stays_at_its_partition(fixture: LetterFixture) -> None:
+    fixture.route.faults = [(True, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "lost"))]
+    partition = await fixture.source(failed(1, 1), key=SharePartitionKey(GROUP, TOPIC, 1))
+    fixture.mover.add(partition)
+    await eventually(lambda: len(fixture.route.sent) == 1)
+    fixture.settings.topics[DLQ_NAME] = DeadLetterTopic(DLQ, 3, True, 1_000_000)
+    await eventually(lambda: not fixture.mover.partitions(), timeout=1000)
+    assert [call.partition for call in fixture.route.sent] == [1, 1]
 
 
-async def test_letters_are_written_to_a_topic_that_was_created_again(world: World) -> None:
+async def test_letters_are_written_to_a_topic_that_was_created_again(fixture: LetterFixture) -> None:
     """The letters in the deleted topic are gone, also those whose response was lost."""
-    world.route.faults = [(True, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "lost"))]
-    partition = await world.source(failed(1, 2), key=SharePartitionKey(GROUP, TOPIC, 1))
-    world.mover.add(partition)
-    await eventually(lambda: len(world.route.sent) == 1)
+    fixture.route.faults = [(True, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "lost"))]
+    partition = await fixture.source(failed(1, 2), key=SharePartitionKey(GROUP, TOPIC, 1))
+    fixture.mover.add(partition)
+    await eventually(lambda: len(fixture.route.sent) == 1)
     successor = "E" * 22
-    await world.harness.append_to_catalog(TopicRecord(Topic(successor, "dlq.again", 1)))
-    world.settings.topics[DLQ_NAME] = DeadLetterTopic(successor, 1, True, 1_000_000)
-    await eventually(lambda: not world.mover.partitions(), timeout=1000)
-    assert [(call.topic_id, call.partition) for call in world.route.sent] == [(DLQ, 1), (successor, 0)]
-    log = (await world.harness.leadership.led(successor, 0)).log
+    await fixture.harness.append_to_catalog(TopicRecord(Topic(successor, "dlq.again", 1)))
+    fixture.settings.topics[DLQ_NAME] = DeadLetterTopic(successor, 1, True, 1_000_000)
+    await eventually(lambda: not fixture.mover.partitions(), timeout=1000)
+    assert [(call.topic_id, call.partition) for call in fixture.route.sent] == [(DLQ, 1), (successor, 0)]
+    log = (await fixture.harness.leadership.led(successor, 0)).log
     (stored,) = await log.read(0, 1 << 20)
     assert len(list(DefaultRecordBatch(stored.data))) == 2
 
 
-async def test_held_letters_are_written_once_the_topic_exists(world: World) -> None:
-    topic = world.settings.topics.pop(DLQ_NAME)
-    partition = await world.source(failed(1, 3))
+async def test_held_letters_are_written_once_the_topic_exists(fixture: LetterFixture) -> None:
+    topic = fixture.settings.topics.pop(DLQ_NAME)
+    partition = await fixture.source(failed(1, 3))
     clock = asyncio.get_running_loop().time
     with capture_logs() as logs:
-        world.mover.add(partition)
+        fixture.mover.add(partition)
         until = clock() + 600
         await eventually(lambda: clock() > until, timeout=1000)
-        assert world.mover.partitions() == [partition]
-        world.settings.topics[DLQ_NAME] = topic
-        await eventually(lambda: not world.mover.partitions(), timeout=1000)
-    assert await world.offsets() == [1, 2, 3]
+        assert fixture.mover.partitions() == [partition]
+        fixture.settings.topics[DLQ_NAME] = topic
+        await eventually(lambda: not fixture.mover.partitions(), timeout=1000)
+    assert await fixture.offsets() == [1, 2, 3]
     assert [log["event"] for log in logs] == ["dead letters are held", "dead letters are written again"]
 
 
-async def test_the_policy_archive_gives_up_as_kafka_does(world: World) -> None:
-    world.settings.groups = DeadLetterTarget("other", policy=FailurePolicy.ARCHIVE)
-    partition = await world.source(failed(1, 3))
+async def test_the_policy_archive_gives_up_as_kafka_does(fixture: LetterFixture) -> None:
+    fixture.settings.groups = DeadLetterTarget("other", policy=FailurePolicy.ARCHIVE)
+    partition = await fixture.source(failed(1, 3))
     with capture_logs() as logs:
-        await world.moved(partition)
-    assert await world.offsets() == []
+        await fixture.moved(partition)
+    assert await fixture.offsets() == []
     assert partition.core.late == [(1, 3)]
     assert logs[0]["event"] == "Failed to write to DLQ, proceeding to ARCHIVED regardless."
-    assert world.samples("dead_letters_skipped_total")["failed"] == 3
+    assert fixture.samples("dead_letters_skipped_total")["failed"] == 3
 
 
-async def test_the_policy_archive_makes_five_attempts(world: World) -> None:
-    world.settings.groups = DeadLetterTarget(DLQ_NAME, policy=FailurePolicy.ARCHIVE)
+async def test_the_policy_archive_makes_five_attempts(fixture: LetterFixture) -> None:
+    fixture.settings.groups = DeadLetterTarget(DLQ_NAME, policy=FailurePolicy.ARCHIVE)
     for attempts, found in ((4, [1]), (5, [1])):
-        world.route.faults = [(False, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))] * attempts
-        await world.moved(await world.source(failed(attempts - 3, attempts - 3)))
-        assert await world.offsets() == found
-    assert world.route.forgotten == [(DLQ, 0)] * 9
+        fixture.route.faults = [(False, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))] * attempts
+        await fixture.moved(await fixture.source(failed(attempts - 3, attempts - 3)))
+        assert await fixture.offsets() == found
+    assert fixture.route.forgotten == [(DLQ, 0)] * 9
 
 
-async def test_a_missing_topic_is_created(world: World) -> None:
-    del world.settings.topics[DLQ_NAME]
-    world.settings.auto_create = True
-    await world.moved(await world.source(failed(1, 1)))
-    assert (world.settings.created, await world.offsets()) == ([DLQ_NAME], [1])
+async def test_a_missing_topic_is_created(fixture: LetterFixture) -> None:
+    del fixture.settings.topics[DLQ_NAME]
+    fixture.settings.auto_create = True
+    await fixture.moved(await fixture.source(failed(1, 1)))
+    assert (fixture.settings.created, await fixture.offsets()) == ([DLQ_NAME], [1])
 
 
-async def test_markers_get_no_letter(world: World) -> None:
-    log = (await world.harness.leadership.led(TOPIC, 0)).log
+async def test_markers_get_no_letter(fixture: LetterFixture) -> None:
+    log = (await fixture.harness.leadership.led(TOPIC, 0)).log
     await log.end_transaction(Marker(7, 0, 0, commit=True))
-    partition = await world.source(failed(9, 10))
-    await world.moved(partition)
-    assert (await world.offsets(), partition.core.late) == ([9], [(9, 10)])
-    assert world.samples("dead_letters_skipped_total")["marker"] == 1
+    partition = await fixture.source(failed(9, 10))
+    await fixture.moved(partition)
+    assert (await fixture.offsets(), partition.core.late) == ([9], [(9, 10)])
+    assert fixture.samples("dead_letters_skipped_total")["marker"] == 1
 
 
-async def test_a_topic_that_is_its_own_source_gets_no_letters(world: World) -> None:
-    world.settings.topics[DLQ_NAME] = DeadLetterTopic(TOPIC, 1, True, 1_000_000)
-    await world.moved(await world.source(failed(1, 2)))
-    assert world.route.sent == []
-    assert world.samples("dead_letters_skipped_total")["own_topic"] == 2
+async def test_a_topic_that_is_its_own_source_gets_no_letters(fixture: LetterFixture) -> None:
+    fixture.settings.topics[DLQ_NAME] = DeadLetterTopic(TOPIC, 1, True, 1_000_000)
+    await fixture.moved(await fixture.source(failed(1, 2)))
+    assert fixture.route.sent == []
+    assert fixture.samples("dead_letters_skipped_total")["own_topic"] == 2
 
 
-async def test_letters_of_letters_are_bounded(world: World) -> None:
-    world.settings.groups = DeadLetterTarget(DLQ_NAME)
-    world.settings.topics[NAME] = DeadLetterTopic(TOPIC, 1, True, 1_000_000)
+async def test_letters_of_letters_are_bounded(fixture: LetterFixture) -> None:
+    fixture.settings.groups = DeadLetterTarget(DLQ_NAME)
+    fixture.settings.topics[NAME] = DeadLetterTopic(TOPIC, 1, True, 1_000_000)
     for hops in (2, 3):
         header = ("__dlq.errors.hops", str(hops).encode())
         letter = making.Letter(None, b"v", [header], [])
-        await world.harness.publish_bytes(making.build_batch([letter], 1_700_000_000_000, 1_000_000)[0])
-    await world.moved(await world.source(failed(10, 11)))
-    (letter_of_letter,) = await world.letters()
+        await fixture.harness.publish_bytes(making.build_batch([letter], 1_700_000_000_000, 1_000_000)[0])
+    await fixture.moved(await fixture.source(failed(10, 11)))
+    (letter_of_letter,) = await fixture.letters()
     assert dict(letter_of_letter.headers)["__dlq.errors.hops"] == b"3"
-    assert world.samples("dead_letters_skipped_total")["hops"] == 1
+    assert fixture.samples("dead_letters_skipped_total")["hops"] == 1
 
 
-async def test_a_topic_without_leader_delays_no_other_share_partition(world: World) -> None:
-    blocked = [await world.source(failed(1, 1)) for _ in range(20)]
-    world.route.faults = [(False, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, ""))] * 20
+async def test_a_topic_without_leader_delays_no_other_share_partition(fixture: LetterFixture) -> None:
+    blocked = [await fixture.source(failed(1, 1)) for _ in range(20)]
+    fixture.route.faults = [(False, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, ""))] * 20
     for partition in blocked:
-        world.mover.add(partition)
-    other = await world.source(failed(5, 5), key=SharePartitionKey("h", TOPIC, 0))
-    world.mover.add(other)
+        fixture.mover.add(partition)
+    other = await fixture.source(failed(5, 5), key=SharePartitionKey("h", TOPIC, 0))
+    fixture.mover.add(other)
     await eventually(lambda: not other.core.runs)
     assert all(partition.core.runs for partition in blocked)
 
 
-async def test_a_retired_share_partition_is_dropped(world: World) -> None:
-    partition = await world.source(failed(1, 1), retired=True)
-    await world.moved(partition)
-    assert world.route.sent == []
+async def test_a_retired_share_partition_is_dropped(fixture: LetterFixture) -> None:
+    partition = await fixture.source(failed(1, 1), retired=True)
+    await fixture.moved(partition)
+    assert fixture.route.sent == []
 
 
-async def test_an_unexpected_error_is_retried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    partition = await world.source(failed(1, 1))
+async def test_an_unexpected_error_is_retried(
+    fixture: LetterFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = await fixture.source(failed(1, 1))
     errors = [RuntimeError("bug")]
-    original = world.settings.target
+    original = fixture.settings.target
 
     def target(group_id: str) -> DeadLetterTarget:
         if errors:
             raise errors.pop()
         return original(group_id)
 
-    monkeypatch.setattr(world.settings, "target", target)
-    await world.moved(partition)
-    assert await world.offsets() == [1]
+    monkeypatch.setattr(fixture.settings, "target", target)
+    await fixture.moved(partition)
+    assert await fixture.offsets() == [1]
 
 
-async def test_records_of_a_large_batch_are_moved_in_portions(world: World) -> None:
-    base = await world.harness.publish_bytes(batch(3_000, 1))
-    await world.moved(await world.source(failed(base, base + 2_999)))
-    assert await world.offsets() == list(range(base, base + 3_000))
+async def test_records_of_a_large_batch_are_moved_in_portions(fixture: LetterFixture) -> None:
+    base = await fixture.harness.publish_bytes(batch(3_000, 1))
+    await fixture.moved(await fixture.source(failed(base, base + 2_999)))
+    assert await fixture.offsets() == list(range(base, base + 3_000))
 
 
-async def test_the_age_of_the_first_archiving_record_is_reported(world: World) -> None:
-    world.settings.topics.clear()
-    world.counts.archiving = world.mover.partitions
-    world.mover.add(await world.source(failed(1, 1)))
+async def test_the_age_of_the_first_archiving_record_is_reported(fixture: LetterFixture) -> None:
+    fixture.settings.topics.clear()
+    fixture.counts.archiving = fixture.mover.partitions
+    fixture.mover.add(await fixture.source(failed(1, 1)))
     await asyncio.sleep(0)
-    (age,) = world.samples("archiving_oldest_seconds").values()
+    (age,) = fixture.samples("archiving_oldest_seconds").values()
     assert age > 0
 
 
-async def test_nothing_is_sent_after_the_stop(world: World) -> None:
-    await world.mover.stop()
-    world.mover.add(await world.source(failed(1, 1)))
-    assert world.mover.partitions() == []
+async def test_nothing_is_sent_after_the_stop(fixture: LetterFixture) -> None:
+    await fixture.mover.stop()
+    fixture.mover.add(await fixture.source(failed(1, 1)))
+    assert fixture.mover.partitions() == []

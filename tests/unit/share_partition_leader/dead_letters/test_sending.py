@@ -14,14 +14,14 @@ from sharebroker_server.share_partition_leader.dead_letters.sending import (
     failed_records,
 )
 from sharebroker_server.share_partition_leader.dead_letters.target import DeadLetterTopic
-from tests.unit.share_partition_leader.dead_letters.test_mover import World, failed
+from tests.unit.share_partition_leader.dead_letters.test_mover import LetterFixture, failed
 from tests.unit.share_partition_leader.harness import Harness
 
 TOPIC = DeadLetterTopic("D" * 22, 2, True, 5_000)
 
 
-def sender(world: World, router: object) -> LetterSender:
-    return LetterSender(cast("Any", router), world.counts)
+def sender(fixture: LetterFixture, router: object) -> LetterSender:
+    return LetterSender(cast("Any", router), fixture.counts)
 
 
 def test_runs_become_records() -> None:
@@ -33,23 +33,23 @@ def test_runs_become_records() -> None:
 
 
 async def test_a_portion_ends_at_the_limit_of_the_topic(harness: Harness) -> None:
-    world = World(harness)
+    fixture = LetterFixture(harness)
     await harness.publish(50, size=100)
-    partition = await world.source(failed(0, 49))
+    partition = await fixture.source(failed(0, 49))
     records = list(failed_records(partition.core.runs, {}, "g"))
-    portion = await sender(world, None).portion(partition, records, TOPIC, copy=True, decode=False)
+    portion = await sender(fixture, None).portion(partition, records, TOPIC, copy=True, decode=False)
     assert 0 < len(portion.offsets) < 50
     assert portion.completed == portion.offsets == list(range(len(portion.offsets)))
     assert len(portion.records) <= 5_000
 
 
 async def test_deleted_records_get_letters_without_a_copy(harness: Harness) -> None:
-    world = World(harness)
+    fixture = LetterFixture(harness)
     await harness.publish(2)
-    partition = await world.source(failed(0, 0))
+    partition = await fixture.source(failed(0, 0))
     await partition.log.delete_records(1)
     records = list(failed_records(partition.core.runs, {}, "g"))
-    portion = await sender(world, None).portion(partition, records, TOPIC, copy=True, decode=False)
+    portion = await sender(fixture, None).portion(partition, records, TOPIC, copy=True, decode=False)
     assert portion.completed == [0]
     assert b"__dlq.errors.copy\x08gone" in portion.records
 
@@ -62,9 +62,9 @@ class Unreachable:
 
 
 async def test_a_request_without_leader_counts_as_failed(harness: Harness) -> None:
-    world = World(harness)
-    world.counts = LetterCounts(lambda: 9)
-    partition = await world.source(failed(0, 0))
+    fixture = LetterFixture(harness)
+    fixture.counts = LetterCounts(lambda: 9)
+    partition = await fixture.source(failed(0, 0))
     with pytest.raises(KafkaError):
-        await sender(world, Unreachable()).send(partition, LetterPortion([0], [0], b"x"), TOPIC, 0)
-    assert world.samples("dead_letter_append_failures_total") == {"": 1}
+        await sender(fixture, Unreachable()).send(partition, LetterPortion([0], [0], b"x"), TOPIC, 0)
+    assert fixture.samples("dead_letter_append_failures_total") == {"": 1}
