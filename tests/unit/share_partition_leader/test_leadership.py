@@ -34,7 +34,7 @@ from sharebroker_server.share_partition_leader.leadership import share_partition
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import GROUP, NAME, RELEASE, TOPIC, Harness, code
+from tests.unit.share_partition_leader.harness import ACCEPT, GROUP, NAME, RELEASE, TOPIC, Harness, code
 from tests.unit.share_partition_leader.harness import harness as started
 from tests.unit.share_partition_leader.streams import ack, stream
 from tests.unit.share_partition_leader.virtual_time import now, settle
@@ -616,6 +616,35 @@ async def test_a_shorter_delay_replaces_one_whose_write_seemed_to_fail(
     [response] = await harness.acquire(max_wait_ms=60_000)
     assert [(each.first_offset, each.delivery_count) for each in response.acquired] == [(0, 2)]
     assert delay_ms / 1000 <= now() - released < delay_ms / 1000 + 0.1
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        (ConfigResource(ResourceType.GROUP, GROUP), "share.retry.backoff.ms"),
+        (ConfigResource(ResourceType.BROKER, ""), "group.share.max.retry.delay.ms"),
+    ],
+)
+@pytest.mark.parametrize("retired", [False, True])
+async def test_a_lowered_limit_applies_to_new_delays_only(
+    harness: Harness, resource: ConfigResource, name: str, retired: bool
+) -> None:
+    """Records that wait keep their time, also under a new leader."""
+    await harness.publish(10)
+    await harness.configure("share.retry.backoff.ms", "20000")
+    await harness.configure("share.retry.backoff.jitter", "0")
+    await harness.acquire()
+    released = now()
+    assert code(await harness.acknowledge((0, 4, RELEASE))) is ErrorCode.NONE
+    await harness.append_to_catalog(ConfigRecord(resource, name, "3000"))
+    assert code(await harness.acknowledge((5, 9, RELEASE))) is ErrorCode.NONE
+    if retired:
+        (await harness.share_partition()).retire()
+    for first, last, waited in ((5, 9, 3.0), (0, 4, 20.0)):
+        [response] = await harness.acquire(max_wait_ms=60_000)
+        assert [(each.first_offset, each.last_offset) for each in response.acquired] == [(first, last)]
+        assert waited <= now() - released < waited + 0.1
+        assert code(await harness.acknowledge((first, last, ACCEPT))) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
