@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,23 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from sharebroker_protocol.model import (
+    Disposition,
+    FailedRecords,
+    FailureNote,
+    JournalUpdate,
+    RecordState,
+    SharePartitionKey,
+    StateBatch,
+    StateNote,
+)
 from sharebroker_server.catalog.features import DEAD_LETTERS, SHARE
+from sharebroker_server.record_log.core.notes import Note
+from sharebroker_server.record_log.core.transactions import NOTE_NAME
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareDelta
+from sharebroker_server.share_coordinator.store.codec import COLUMNS_FROM, ShareRecordCodec
+from sharebroker_server.share_partition_leader.core.letter_note import LetterNote, note_key
+from sharebroker_server.share_partition_leader.dead_letters.append import encoded
 from tests.perf.checkout import HERE, Checkout
 from tests.samples.contents import PROPERTIES, WORKERS, Clients, acquire_partition_0, clients, described
 from tests.samples.reading import SAMPLES, contents, load, unpack
@@ -96,3 +113,49 @@ async def test_processes_are_replaced_one_at_a_time_and_back(
         counts = {record.offset: record.delivery_count for record in got}
         assert counts == dict.fromkeys((4, 5, *range(7, 12)), 2) | dict.fromkeys(range(12, 20), 1)
     assert all("Traceback" not in serve.log for serve in cluster.processes)
+
+
+READER: Final = HERE.folder / "tests" / "support" / "stored_reader.py"
+KEY: Final = SharePartitionKey("workers", "A" * 22, 0)
+FAILURE: Final = StateNote(failure=FailureNote(Disposition.REJECTED, 1_795_000_000_000, "m", "no account"))
+FAILED: Final = JournalUpdate((FailedRecords(0, 0, Disposition.REJECTED, 2),), 100, 0)
+
+
+def archiving(offset: int) -> StateBatch:
+    return StateBatch(offset, offset, RecordState.ARCHIVING, 2, FAILURE)
+
+
+def read_by(checkout: Checkout, stored: dict[str, Any]) -> Any:
+    done = subprocess.run(
+        [checkout.python, str(READER)],
+        input=orjson.dumps(stored),
+        env=checkout.environment(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return orjson.loads(done.stdout)
+
+
+def test_an_earlier_release_does_not_load_archiving_records(earlier: Checkout) -> None:
+    """It reads their states as they are, and opens neither their share-partition nor a log with a note."""
+    few = (archiving(0), StateBatch(1, 4, RecordState.ACKNOWLEDGED, 1))
+    many = tuple(archiving(2 * number) for number in range(COLUMNS_FROM + 1))
+    records: list[ShareCheckpoint | ShareDelta] = [
+        ShareCheckpoint(KEY, 0, 1, 1, 0, 0, 1, 1, few, FAILED, 1),
+        ShareCheckpoint(KEY, 0, 1, 1, 0, 0, 1, 1, many, FAILED, 1),
+        ShareDelta(KEY, 0, 0, -1, -1, 0, few, 1, FAILED),
+    ]
+    note = Note(encoded(LetterNote(1, ((0, 0),), 1))).packed()
+    stored = {
+        "states": [ShareRecordCodec().encode(record).hex() for record in records],
+        "notes": {NOTE_NAME + note_key("workers", KEY.topic_id, 0, 1): note.hex()},
+    }
+    batches = [[list(batch[:4]) for batch in record.state_batches] for record in records]
+    ours = read_by(HERE, stored)
+    assert ours == {"states": [[each, ""] for each in batches], "notes": ""}
+    theirs = read_by(earlier, stored)
+    assert [read for read, _ in theirs["states"]] == batches
+    assert all("3 is not a valid RecordState" in error for _, error in theirs["states"])
+    assert "has unknown format 1" in theirs["notes"]
