@@ -263,6 +263,25 @@ async def test_held_letters_are_written_once_the_topic_exists(fixture: LetterFix
     assert [log["event"] for log in logs] == ["dead letters are held", "dead letters are written again"]
 
 
+async def test_held_letters_follow_a_change_of_the_groups_settings(fixture: LetterFixture) -> None:
+    fixture.settings.topics.clear()
+    with capture_logs() as logs:
+        fixture.mover.add(await fixture.source(failed(1, 2)))
+        await eventually(lambda: logs)
+    other = "E" * 22
+    await fixture.harness.append_to_catalog(TopicRecord(Topic(other, "dlq.other", 1)))
+    fixture.settings.topics["dlq.other"] = DeadLetterTopic(other, 1, True, 1_000_000)
+    fixture.settings.groups = DeadLetterTarget("dlq.other", copy=False)
+    await eventually(lambda: not fixture.mover.partitions(), timeout=1000)
+    log = (await fixture.harness.leadership.led(other, 0)).log
+    (stored,) = await log.read(0, 1 << 20)
+    letters = [(letter.value, dict(letter.headers)) for letter in DefaultRecordBatch(stored.data)]
+    found = [
+        (headers["__dlq.errors.offset"], headers["__dlq.errors.copy"], value) for value, headers in letters
+    ]
+    assert found == [(b"1", b"off", None), (b"2", b"off", None)]
+
+
 async def test_the_policy_archive_gives_up_as_kafka_does(fixture: LetterFixture) -> None:
     fixture.settings.groups = DeadLetterTarget("other", policy=FailurePolicy.ARCHIVE)
     partition = await fixture.source(failed(1, 3))
