@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -204,19 +205,40 @@ def test_user_of_an_http_request_is_authenticated_by_the_server(tmp_path: Path) 
 
 
 @needs_envoy
-async def test_dead_letters_are_read_and_redriven(cluster: Cluster, address: str) -> None:
+async def test_dead_letters_are_read_redriven_and_discarded(cluster: Cluster, address: str) -> None:
     async with connected(cluster.address) as client:
-        topic, _ = await client.create(1)
-        path = f"{address}/v1/topics/{topic}/deadLetters"
+        (source, _), (letters, _) = await client.create(1), await client.create(1)
+        path = f"{address}/v1/topics/{letters}/deadLetters"
         assert curl(path) == (200, {"letters": [], "nextPageToken": "", "scanned": "0"})
-        assert curl(f"{path}:summarize")[0] == 200
-        assert curl(f"{path}:redrive", "-d", "{}") == (
-            200,
-            {"results": [], "nextPageToken": "", "scanned": "0"},
-        )
-        assert curl(f"{path}:discard", "-d", "{}")[0] == 200
         status, rejection = curl(f"{path}/0/7")
         assert (status, reason_of(rejection)) == (404, "RESOURCE_NOT_FOUND")
+        records = {"records": [_letter(source, reason) for reason in ("no account", "timeout")]}
+        assert curl(f"{address}/v1/topics/{letters}/records", "-d", json.dumps(records))[0] == 200
+
+        status, body = curl(f"{path}?filter.reason=ACCOUNT&pageSize=10")
+        assert (status, body["scanned"]) == (200, "2")
+        (letter,) = body["letters"]
+        assert (letter["groupId"], letter["sourceTopic"], letter["reason"]) == ("g", source, "no account")
+        status, body = curl(f"{path}:summarize")
+        assert (status, sorted(row["reason"] for row in body["rows"])) == (200, ["no account", "timeout"])
+        status, body = curl(f"{path}/0/1")
+        assert (status, base64.b64decode(body["value"])) == (200, b"timeout")
+        ask = json.dumps({"filter": {"reason": "timeout"}, "toSourceTopic": True})
+        for _ in range(2):
+            status, body = curl(f"{path}:redrive", "-d", ask)
+            assert (status, [one["copyOffset"] for one in body["results"]]) == (200, ["0"])
+        status, body = curl(f"{path}:discard", "-d", "{}")
+        assert (status, body["partitions"][0]["letters"]) == (200, "2")
+        assert curl(path)[1]["letters"] == []
+
+
+def _letter(source: str, reason: str) -> dict[str, Any]:
+    facts = {"topic": source, "partition": "0", "offset": "0", "group": "g", "copy": "full", "reason": reason}
+    headers = [
+        {"key": f"__dlq.errors.{name}", "value": base64.b64encode(value.encode()).decode()}
+        for name, value in facts.items()
+    ]
+    return {"text": reason, "partition": 0, "headers": headers}
 
 
 def test_each_service_with_a_path_is_transcoded() -> None:
