@@ -15,7 +15,11 @@ from sharebroker_server.share_partition_leader.core.events import ArchivingRecor
 from sharebroker_server.share_partition_leader.dead_letters import letters as making
 from sharebroker_server.share_partition_leader.dead_letters.archiving import ArchivingPartition
 from sharebroker_server.share_partition_leader.dead_letters.counts import LetterCounts, SkipCause
-from sharebroker_server.share_partition_leader.dead_letters.source import ReadRecords, RecordReader
+from sharebroker_server.share_partition_leader.dead_letters.source import (
+    ReadRecords,
+    RecordReader,
+    has_copies,
+)
 from sharebroker_server.share_partition_leader.dead_letters.target import DeadLetterTopic
 
 APPEND_TIMEOUT: Final = 30.0
@@ -58,10 +62,12 @@ class LetterSender:
     ) -> LetterPortion:
         """Reads the first failed records and makes one batch of letters. Raises KafkaError.
 
-        Without `copy`, `decode` reads the records for their hops.
+        Without `copy`, `decode` reads the records for their hops. Records that were redriven or retried have
+        hops, too, so a portion with one of them is always read.
         """
         offsets = [record.offset for record in failed]
-        read = await self._reader.read(partition.log, offsets, decode=copy or decode)
+        needed = copy or decode or has_copies(partition.log, offsets)
+        read = await self._reader.read(partition.log, offsets, decode=needed)
         failed = failed[: read.number]
         kept = [record for record in failed if not self._skipped(partition, record.offset, read)]
         key = partition.key

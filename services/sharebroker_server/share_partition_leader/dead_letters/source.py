@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
+from sharebroker_server.record_log.core.addressed import copies_in
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import UNREADABLE, plain_batch
@@ -47,6 +48,12 @@ class _Position(NamedTuple):
     base_offset: int
     next_offset: int
     records: Iterator[Any]
+
+
+def has_copies(log: PartitionLog, offsets: Sequence[int]) -> bool:
+    """Whether a redrive or a retry appended a record between the first and the last of the offsets."""
+    copies = copies_in(log.transactions.notes, offsets[0], offsets[-1] + 1)
+    return next(copies, None) is not None
 
 
 class RecordReader:

@@ -37,6 +37,7 @@ from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.dead_letters.settings import DisabledLetters
 from tests.unit.share_partition_leader.harness import GROUP, NAME, TOPIC, Harness
+from tests.unit.share_partition_leader.log.test_redrive import record, redriven
 
 OWN_KEY = SharePartitionKey(GROUP, TOPIC, 0)
 DLQ, DLQ_NAME = "D" * 22, "dlq.g"
@@ -335,6 +336,22 @@ async def test_letters_of_letters_are_bounded(fixture: LetterFixture) -> None:
     await fixture.moved(await fixture.source(failed(10, 11)))
     (letter_of_letter,) = await fixture.letters()
     assert dict(letter_of_letter.headers)["__dlq.errors.hops"] == b"3"
+    assert fixture.samples("dead_letters_skipped_total")["hops"] == 1
+
+
+async def test_a_redriven_record_keeps_hops_and_origin_without_copies(fixture: LetterFixture) -> None:
+    fixture.settings.groups = DeadLetterTarget(DLQ_NAME, copy=False)
+    again = record(0)
+    again.headers.add(key="__dlq.errors.hops", value=b"2")
+    again.headers.add(key="__dlq.errors.origin", value=b"orders/0/4711")
+    most = record(1)
+    most.headers.add(key="__dlq.errors.hops", value=b"3")
+    await redriven(fixture.harness, [again, most])
+    await fixture.moved(await fixture.source(failed(9, 11)))
+    first, second = [dict(letter.headers) for letter in await fixture.letters()]
+    assert (first["__dlq.errors.hops"], first["__dlq.errors.offset"]) == (b"1", b"9")
+    assert (second["__dlq.errors.hops"], second["__dlq.errors.origin"]) == (b"3", b"orders/0/4711")
+    assert second["__dlq.errors.copy"] == b"off"
     assert fixture.samples("dead_letters_skipped_total")["hops"] == 1
 
 
