@@ -6,11 +6,18 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from sharebroker import Admin
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from tests.testkit.brokers import Cluster
 from tests.testkit.certificates import Authority
+from tests.testkit.waiting import until
+
+_SECONDS: Final = 60.0
+"""Longest time until the first user exists at each broker, on a busy machine."""
 
 ADMIN: Final = "admin"
 PASSWORD: Final = "the admin's secret: a=1"
@@ -24,10 +31,12 @@ class Secured:
     authority: Authority
     password_file: Path
 
-    def address(self, user: str | None = ADMIN, password_file: Path | None = None) -> str:
-        """Returns a client of the gRPC listener."""
+    def address(
+        self, user: str | None = ADMIN, password_file: Path | None = None, *, listener: str | None = None
+    ) -> str:
+        """Returns a user's address of a gRPC listener; by default that of the last broker."""
         login = f"&user={user}&password_file={password_file or self.password_file}" if user else ""
-        return f"tls://{self.cluster.address}?ca={self.authority.file}{login}"
+        return f"tls://{listener or self.cluster.address}?ca={self.authority.file}{login}"
 
     def librdkafka(
         self, mechanism: str, user: str = ADMIN, password: str = PASSWORD
@@ -65,7 +74,10 @@ class Secured:
 def secured(
     start: Callable[..., AbstractContextManager[Cluster]], folder: Path, *options: str
 ) -> Iterator[Secured]:
-    """Starts a cluster with TLS, all mechanisms and a first user; `folder` is a new folder for its files."""
+    """Starts a cluster with TLS, all mechanisms and a first user, which exists at each broker.
+
+    `folder` is a new folder for its files.
+    """
     authority = Authority.make(folder / "authority")
     broker = authority.issue("broker", "127.0.0.1", "localhost")
     password_file = folder / "password"
@@ -74,4 +86,21 @@ def secured(
     users = [f"--admin-user={ADMIN}", f"--admin-password-file={password_file}"]
     mechanisms = "--set=sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
     with start(*tls, *users, mechanisms, *options) as cluster:
-        yield Secured(cluster, authority, password_file)
+        place = Secured(cluster, authority, password_file)
+        until(lambda: "first user created" in place.logs, _SECONDS)
+        for process in cluster.processes:
+            if process.name.startswith(("all", "gateway")):
+                until(partial(_authenticates, place.address(listener=process.address)), _SECONDS)
+        yield place
+
+
+def _authenticates(address: str) -> bool:
+    """Returns whether the first user exists at a broker: one without the catalog follows it."""
+    try:
+        with Admin(address) as admin:
+            admin.list_features()
+    except KafkaError as error:
+        if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
+            raise
+        return False
+    return True

@@ -168,8 +168,9 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     stack.push_async_callback(catalog_host.stop)
     cluster = CatalogServicer(catalog_host, config.cluster_id, base.catalog)
     group_cleanup.start(cluster.name_cluster(new_levels(base.settings.features)))
-    if base.settings.first_user is not None:
-        group_cleanup.start(cluster.create_user(base.settings.first_user))
+    if (first := base.settings.first_user) is not None:
+        group_cleanup.start(cluster.create_user(first))
+        base.observability.health.missing.append(partial(_missing_user, base.catalog, first.user))
     base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups, groups)
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
     return [
@@ -179,6 +180,11 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
         ),
         _service("sharebroker.cluster.v1.ClusterService", cluster, cluster_pb2_grpc),
     ]
+
+
+def _missing_user(catalog: MetadataCache, user: str) -> list[str]:
+    """Returns the first user until it exists here: before, its clients cannot authenticate."""
+    return [] if catalog.catalog.users.is_super_user(user) else [f"the user {user}"]
 
 
 async def _transaction_coordinator(

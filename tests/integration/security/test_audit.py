@@ -16,7 +16,6 @@ from sharebroker import Admin
 from tests.support.client import unique
 from tests.testkit.brokers import one_process
 from tests.testkit.secured import PASSWORD, Secured, secured
-from tests.testkit.waiting import until
 
 pytestmark = pytest.mark.servers
 SECONDS = 30.0
@@ -31,8 +30,6 @@ def audit_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def place(audit_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with secured(one_process, tmp_path_factory.mktemp("sasl"), f"--audit-file={audit_file}") as made:
-        admin = AdminClient(made.librdkafka("PLAIN"))
-        until(lambda: connects(admin), SECONDS)  # until the first user exists
         yield made
 
 

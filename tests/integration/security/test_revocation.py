@@ -73,7 +73,7 @@ async def test_a_change_at_another_process_ends_the_stream(users: Users) -> None
         while not held:
             message: Any = await stream.read()
             held = message.records
-        with Admin(users.place.address().replace(last, first)) as admin:
+        with Admin(users.place.address(listener=first)) as admin:
             admin.create_acls([Acl("User:alice", "read", "topic", topic, permission_type="deny")])
         changed_at = monotonic()
         with pytest.raises(grpc.aio.AioRpcError) as failure:

@@ -165,7 +165,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         hidden.add("private key", key.read_text().splitlines()[1])
         hidden.add("password of the first user", PASSWORD)
         hidden.add("header of the first user", base64.b64encode(f"{ADMIN}:{PASSWORD}".encode()))
-        until(lambda: "first user created" in place.logs, SECONDS)
         yield Scene(place, folder, collector, options, hidden)
 
 

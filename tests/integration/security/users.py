@@ -19,7 +19,6 @@ from tests.support.kafka_client import connected as connected_kafka
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.sasl import plain
 from tests.testkit.secured import Secured, secured
-from tests.testkit.waiting import until
 
 SECONDS: Final = 30.0
 NAMES: Final = ("alice", "bob", "mallory")
@@ -102,7 +101,6 @@ def serving_users(
     """Starts a cluster with access control, and creates its users and ACLs."""
     with secured(start, folder, f"--set=authorizer.class.name={STANDARD_AUTHORIZER}") as place:
         users = Users(place, folder)
-        until(lambda: "first user created" in place.logs, SECONDS)
         with users.admin() as admin:
             for name in NAMES:
                 (folder / name).write_text(password(name))

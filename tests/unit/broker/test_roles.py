@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,7 @@ from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.roles import ORDER, BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.users import CreateUser
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import LiveMembers
@@ -30,10 +32,13 @@ from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
+from sharebroker_server.security.scram import ScramMechanism, new_credential
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
+from tests.testkit.waiting import eventually
 
+SCRAM = ScramMechanism.SCRAM_SHA_256
 CONFIG = BrokerConfig.parse(["node.id=1"])
 SERVICES = {
     SHARE_COORDINATOR: ["sharebroker.share_coordinator.v1.ShareCoordinatorService"],
@@ -114,6 +119,21 @@ async def test_own_services_are_called_directly(harness: Harness, role: str, stu
     assert harness.context.router.local_calls(stub) is None
     await harness.services(role)
     assert harness.context.router.local_calls(stub) is not None
+
+
+async def test_a_broker_without_its_first_user_is_not_ready(harness: Harness) -> None:
+    settings = replace(
+        harness.context.settings, first_user=CreateUser("alice", {SCRAM: new_credential(SCRAM, "pen")})
+    )
+    context = harness.context = replace(harness.context, settings=settings)
+    await harness.services(GROUP_COORDINATOR)
+    (missing,) = context.observability.health.missing
+    assert missing() == ["the user alice"]
+    await context.catalog.start()
+    harness.stack.push_async_callback(context.catalog.stop)
+    await context.holder.start()
+    harness.stack.push_async_callback(context.holder.stop)
+    await eventually(lambda: missing() == [])
 
 
 @pytest.mark.parametrize(
