@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.sources import ROOT, files, name
+from tests.integration.readme.blocks import EXAMPLE, examples, outputs, run
 from tests.support.kafka_jars import CLIENTS, is_there
-from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.brokers import Cluster
 
-_EXAMPLE = re.compile(r"^```(sh|python|java|go) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_DOCUMENTED_SERVER = "127.0.0.1:9090"
-_DOCUMENTED_KAFKA = "127.0.0.1:9092"
 _JARS = CLIENTS["4.3.1"]
 _GO_MODULE = Path(__file__).parent / "go"
 _CLIENTS = "docs/clients.md"
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with one_process() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def environment(cluster: Cluster, tmp_path: Path) -> dict[str, str]:
-    """Provides the commands of the examples: the installed `sharebroker`, and `grpcurl` or its substitute."""
-    stand_in = tmp_path / "grpcurl"
-    stand_in.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("grpcurl.py")} "$@"\n')
-    stand_in.chmod(0o755)
-    path = [str(Path(sys.executable).parent), *os.environ["PATH"].split(os.pathsep), str(tmp_path)]
-    return {**os.environ, "PATH": os.pathsep.join(path), "SHAREBROKER_SERVER": cluster.address}
-
-
-def examples(document: str, cluster: Cluster, *languages: str) -> list[tuple[str, str]]:
-    """Returns a document's examples in some languages, with the addresses of this server."""
-    text = (ROOT / document).read_text()
-    text = text.replace(_DOCUMENTED_SERVER, cluster.address).replace(_DOCUMENTED_KAFKA, cluster.kafka)
-    return [(language, example) for language, example in _EXAMPLE.findall(text) if language in languages]
-
-
-def outputs(document: str, cluster: Cluster, environment: dict[str, str]) -> list[str]:
-    """Runs a document's shell and Python examples in order and returns what each printed."""
-    commands = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
-    return [
-        run([*commands[language], example], environment)
-        for language, example in examples(document, cluster, "sh", "python")
-    ]
-
-
-def run(command: list[str], environment: dict[str, str], folder: Path | None = None) -> str:
-    """Runs a command that must succeed and returns its output."""
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
 
 
 def prepare_payments(cluster: Cluster, environment: dict[str, str]) -> None:
@@ -127,10 +83,11 @@ def test_every_executable_block_is_in_a_tested_document() -> None:
         _CLIENTS,
         "docs/grpc.md",
         "docs/dead-letters.md",
+        "docs/failures.md",
         "docs/first-steps.md",
         "docs/testing.md",
     }
-    found = {name(path) for path in files() if path.suffix == ".md" and _EXAMPLE.search(path.read_text())}
+    found = {name(path) for path in files() if path.suffix == ".md" and EXAMPLE.search(path.read_text())}
     assert found == documents
 
 
