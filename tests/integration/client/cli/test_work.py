@@ -120,14 +120,26 @@ def test_work_needs_no_permission_to_read_the_delivery_limit() -> None:
 
 
 def test_other_codes_reject_only_if_they_are_chosen(sharebroker: Command, topic: str, group: str) -> None:
-    sharebroker("produce", topic, stdin=b"65\n101\n")
-    options = ("--from-beginning", "--timeout", "2", "--backoff", "60", "--max-failures", "1", "--json")
+    sharebroker("produce", topic, "--partition", "1", stdin=b"7\n100\n109\n65\n")
+    options = ("--from-beginning", "--backoff", "60", "--max-failures", "1", "--json")
     codes = ("--reject-codes", "100-109,7")
     ran = sharebroker("work", topic, "-g", group, *options, *codes, "--", "sh", "-c", "exit $(cat)")
     assert ran.code == 3
-    assert ran.data["released"] == 1
-    assert ran.data["rejected"] in (0, 1), "the command may stop before it receives the other record"
-    assert offsets(ran.data, "unfinished").isdisjoint(offsets(ran.data, "rejected"))
+    assert counts(ran.data) == [0, 1, 3, 0, 0]
+    assert offsets(ran.data, "rejected") == {(1, 0), (1, 1), (1, 2)}
+    assert offsets(ran.data, "unfinished") == {(1, 3)}
+
+
+def test_no_number_of_failures_stops_the_command_without_a_limit(
+    sharebroker: Command, topic: str, group: str
+) -> None:
+    sharebroker("groups", "config", group, "--set", "share.delivery.count.limit=2")
+    sharebroker("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(15)))
+    options = ("--from-beginning", "--max-failures", "0", "--timeout", "1", "--backoff", "0.1", "--json")
+    ran = sharebroker("work", topic, "-g", group, *options, "--", "false")
+    assert counts(ran.data) == [0, 15, 0, 15, 0], "more than the default limit of 20 in a row"
+    assert ran.code == 3
+    assert "Stopped after" not in ran.err
 
 
 def test_consecutive_failures_stop_the_command(sharebroker: Command, topic: str, group: str) -> None:
