@@ -12,7 +12,7 @@ from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka import ShareConsumer as KafkaShareConsumer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sharebroker import Admin, KafkaError, Producer, ShareConsumer
+from sharebroker import Admin, KafkaError, Producer, ShareConsumer, TopicPartition
 from sharebroker_protocol.errors import ErrorCode
 from tests.integration.security.users import GROUPS, SECONDS, TOPICS, Users, serving_users
 from tests.support.client import rejection, unique
@@ -133,6 +133,24 @@ def test_python_clients(users: Users, work: tuple[str, str]) -> None:
     with Admin(users.grpc("mallory")) as admin:
         assert topic in [one.name for one in admin.list_topics()]
         assert code_of(lambda: admin.delete_topic(topic)) is TOPIC_DENIED
+
+
+def test_recalling_a_scheduled_record_needs_write_on_the_topic(users: Users, work: tuple[str, str]) -> None:
+    topic, group = work
+    place = TopicPartition(topic, 0)
+    with users.admin() as admin:
+        admin.alter_topic_configs(topic, {"delivery.delay.enable": "true"})
+    with Producer(users.grpc("alice")) as producer:
+        producer.publish(topic, b"recalled", deliver_after=3600)
+        producer.publish(topic, b"one")
+    for name in ("bob", "mallory"):
+        with Admin(users.grpc(name)) as admin:
+            assert code_of(lambda made=admin: made.recall_record(place, 0)) is TOPIC_DENIED  # type: ignore[misc]
+    with Admin(users.grpc("alice")) as admin:
+        admin.recall_record(place, 0)
+        assert code_of(lambda: admin.recall_record(place, 1)) is ErrorCode.RESOURCE_NOT_FOUND
+    with ShareConsumer(users.grpc("alice"), group, [topic]) as consumer:
+        assert [record.value for record in consumer.poll(SECONDS)] == [b"one"]
 
 
 async def test_unary_calls(users: Users, work: tuple[str, str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.integration.watching.conftest import Watched
-from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, rejection
+from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, rejection, unique
 from tests.testkit.waiting import eventually
 
 _BACKLOG = ("lag", "oldest_unaccepted_seconds")
@@ -95,9 +95,9 @@ async def test_states_of_the_lag_are_exported_after_the_members_left(
     watched: Watched, client: Client
 ) -> None:
     topic, _ = await client.create()
-    group = await client.group()
-    await client.publish(topic, "abcdef")
-    held = await client.acquire_all(group, topic, 6, "m")
+    group = await client.group(errors_deadletterqueue_topic_name=unique("absent"))
+    await client.publish(topic, "abcdefg")
+    held = await client.acquire_all(group, topic, 7, "m")
 
     async def states(*expected: int) -> bool:
         metrics = await watched.metrics()
@@ -107,17 +107,18 @@ async def test_states_of_the_lag_are_exported_after_the_members_left(
         ]
         return found == [*expected]
 
-    await eventually(lambda: states(0, 6, 0, 0), 60)
+    await eventually(lambda: states(0, 7, 0, 0), 60)
     await client.acknowledge(group, "m", held[:1], RELEASE, delay_ms=3_600_000)
     await client.acknowledge(group, "m", held[1:3], RELEASE)
     await client.acknowledge(group, "m", held[3:4])
-    await eventually(lambda: states(2, 2, 1, 0), 60)
-    await client.acknowledge(group, "m", held[4:], RELEASE, delay_ms=3_600_000)
-    await eventually(lambda: states(2, 0, 3, 0), 60)
+    await client.acknowledge(group, "m", held[4:5], REJECT)
+    await eventually(lambda: states(2, 2, 1, 1), 60)
+    await client.acknowledge(group, "m", held[5:], RELEASE, delay_ms=3_600_000)
+    await eventually(lambda: states(2, 0, 3, 1), 60)
     # A leader that restarts loads the state of a group only when a member fetches for it.
     await asyncio.to_thread(watched.serve.stop)
     await asyncio.to_thread(watched.serve.start)
-    await eventually(lambda: states(2, 0, 3, 0), 60)
+    await eventually(lambda: states(2, 0, 3, 1), 60)
 
 
 async def test_lag_time_is_exported_without_consumers(watched: Watched, client: Client) -> None:

@@ -13,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.keda import externalscaler_pb2 as pb
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from tests.support.client import RELEASE, TIMEOUT, Client, connected, rejection
+from tests.support.client import REJECT, RELEASE, TIMEOUT, Client, connected, rejection, unique
 from tests.testkit.brokers import one_process
 from tests.testkit.waiting import eventually
 
@@ -86,6 +86,21 @@ async def test_waiting_records_scale_no_workers_until_they_are_due(
     assert not await keda.active()
     await eventually(lambda: _is(keda, 1), 60)
     assert await keda.active()
+
+
+async def test_archiving_records_scale_no_workers(channel: grpc.aio.Channel, client: Client) -> None:
+    topic, _ = await client.create()
+    group = await client.group(errors_deadletterqueue_topic_name=unique("absent"))
+    keda = Keda(channel, {"group": group, "topic": topic})
+    await client.publish(topic, "abc")
+    held = await client.acquire_all(group, topic, 3, "m")
+    assert await keda.metric() == 3
+    await client.acknowledge(group, "m", held[:2], REJECT)
+    await eventually(lambda: _is(keda, 1), 60)
+    assert await keda.active(), "a member holds the third record"
+    await client.acknowledge(group, "m", held[2:])
+    await eventually(lambda: _is(keda, 0), 60)
+    assert not await keda.active()
 
 
 async def test_scheduled_records_scale_no_workers_until_their_time(
