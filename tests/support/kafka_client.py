@@ -9,9 +9,8 @@ from itertools import count
 from ssl import SSLContext
 from typing import Any
 
-from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.schema import Message, api_schema, message_class
-from tests.support.kafka_frames import read_response
 
 TIMEOUT = 20.0
 CLOSE_TIMEOUT = 2.0

@@ -72,6 +72,11 @@ class MessageCodec:
         return struct_writer(self.api.request, self.version, flexible=self.flexible)
 
     @cached_property
+    def read_response(self) -> Reader:
+        """Reads the message of a response."""
+        return struct_reader(self.api.response, self.version, flexible=self.flexible)
+
+    @cached_property
     def write_response(self) -> Writer:
         """Writes the message of a response."""
         return struct_writer(self.api.response, self.version, flexible=self.flexible)
@@ -173,6 +178,19 @@ def request_frame(
     codec.write_request(out, message)
     _NUMBER.pack_into(out, 0, len(out) - 4)
     return out
+
+
+def read_response(frame: bytes, codec: MessageCodec) -> tuple[int, Message]:
+    """Returns the correlation id and the message of a response without its length prefix.
+
+    Raises BadMessage.
+    """
+    try:
+        (correlation_id,) = _NUMBER.unpack_from(frame)
+        start = skip_tags(frame, _NUMBER.size) if codec.tagged_response_header else _NUMBER.size
+    except (struct.error, IndexError) as error:
+        raise BadMessage("The response ends too early.") from error
+    return correlation_id, read_message(codec.read_response, frame, start)
 
 
 _LENGTH: Final = 4

@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.client import connected
-from tests.support.kafka_frames import read_response
 from tests.support.kafka_messages import Values, requests
 from tests.testkit.brokers import Cluster, one_process
 from tests.unit.record_log.batches import batch

@@ -21,7 +21,7 @@ from sharebroker_server.kafka_wire.frames import codec_of, response_frame, respo
 from sharebroker_server.kafka_wire.generate import APIS, NEWER
 from sharebroker_server.kafka_wire.schema import api_schema, id_bytes
 from tests.support.examples import scaled
-from tests.support.kafka_frames import response_reader, result_of
+from tests.support.kafka_frames import result_of
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 NOT_IN_KIO = {(key, newer.version) for key, newer in NEWER.items()}
@@ -45,7 +45,7 @@ def test_requests_and_responses_equal_kios(key: int, version: int, data: st.Data
     how = codec_of(key, version)
     for messages, write, read, load in (
         (requests(key, version), how.write_request, how.read_request, load_request_schema),
-        (responses(key, version), how.write_response, response_reader(how), load_response_schema),
+        (responses(key, version), how.write_response, how.read_response, load_response_schema),
     ):
         message = data.draw(messages)
         written = bytearray()

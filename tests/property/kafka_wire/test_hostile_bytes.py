@@ -18,7 +18,7 @@ from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reade
 from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request, request_in_portions
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.schema import Message
-from tests.support.kafka_frames import response_reader, result_of
+from tests.support.kafka_frames import result_of
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [
@@ -55,7 +55,7 @@ def test_message_with_false_lengths_is_rejected_or_read(
 @given(data=st.binary(max_size=2000), version=st.sampled_from(VERSIONS), answer=st.booleans())
 def test_garbage_is_rejected_or_read(data: bytes, version: tuple[int, int], answer: bool) -> None:
     how = codec_of(*version)
-    take(response_reader(how) if answer else how.read_request, data)
+    take(how.read_response if answer else how.read_request, data)
 
 
 @given(data=st.binary(max_size=200))
@@ -94,7 +94,7 @@ def _written(version: tuple[int, int]) -> st.SearchStrategy[tuple[Reader, bytes]
     how = codec_of(*version)
     asked = requests(*version).map(lambda message: (how.read_request, _bytes(how.write_request, message)))
     answered = responses(*version).map(
-        lambda message: (response_reader(how), _bytes(how.write_response, message))
+        lambda message: (how.read_response, _bytes(how.write_response, message))
     )
     return asked | answered
 

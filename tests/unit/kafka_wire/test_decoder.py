@@ -16,7 +16,6 @@ from sharebroker_server.kafka_wire.decoder import (
     uvarint,
 )
 from sharebroker_server.kafka_wire.frames import codec_of
-from tests.support.kafka_frames import response_reader
 from tests.testkit.tables import each
 
 METADATA, API_VERSIONS, DESCRIBE_TOPIC_PARTITIONS, FETCH, DESCRIBE_LOG_DIRS = 3, 18, 75, 1, 35
@@ -29,7 +28,7 @@ def read(key: int, version: int, data: bytes) -> Any:
 
 def decoded(key: int, version: int, data: bytes) -> Any:
     """A response."""
-    return read_message(response_reader(codec_of(key, version)), data, 0)
+    return read_message(codec_of(key, version).read_response, data, 0)
 
 
 def compact(text: str | bytes) -> bytes:

@@ -19,6 +19,7 @@ from sharebroker_server.kafka_wire.frames import (
     max_request_bytes,
     read_header,
     read_request,
+    read_response,
     request_frame,
     request_in_portions,
     response_frame,
@@ -35,7 +36,7 @@ from sharebroker_server.kafka_wire.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from tests.support.kafka_frames import read_response, result_of
+from tests.support.kafka_frames import result_of
 from tests.testkit.tables import each
 
 LIST_OFFSETS, METADATA, API_VERSIONS = 2, 3, 18

@@ -14,10 +14,9 @@ from sharebroker_server.catalog.features import SUPPORTED
 from sharebroker_server.gateway.kafka import api as handlers
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import Api, Call, ClientConnection
-from sharebroker_server.kafka_wire.frames import codec_of, response_frame
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, response_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.examples import scaled
-from tests.support.kafka_frames import read_response
 from tests.support.kafka_messages import requests
 from tests.testkit.tables import each
 from tests.unit.gateway.kafka.harness import Harness

@@ -22,7 +22,7 @@ from sharebroker_server.gateway.kafka.authentication import (
 )
 from sharebroker_server.gateway.kafka.call import ClientConnection
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec_of, request_frame
+from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -40,7 +40,6 @@ from sharebroker_server.security.oauthbearer import DUMMY, ERROR
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.sasl import MECHANISMS
 from sharebroker_server.security.scram import OAUTHBEARER
-from tests.support.kafka_frames import read_response
 from tests.testkit.sasl import MemoryUsers, ScramClient, plain
 from tests.unit.gateway.kafka.harness import EXECUTE, Harness, serving
 

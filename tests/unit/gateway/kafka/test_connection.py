@@ -18,9 +18,8 @@ from sharebroker_server.gateway.kafka import buffers
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.connection import MAX_COALESCED, REQUESTS_PER_TURN
 from sharebroker_server.gateway.kafka.dispatch import LARGE_REQUEST
-from sharebroker_server.kafka_wire.frames import codec_of
+from sharebroker_server.kafka_wire.frames import codec_of, read_response
 from tests.support.kafka_client import connected
-from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.kafka.harness import (
     EXECUTE,

@@ -13,9 +13,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch import decode, serve
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.messages import ApiVersionsResponse, HeartbeatRequest, HeartbeatResponse
-from tests.support.kafka_frames import read_response
 from tests.unit.gateway.kafka.api.harness import Harness
 
 HEARTBEAT = 12

@@ -23,7 +23,7 @@ from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api import share_fetch, share_group_heartbeat
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.response_cache import CachedResponse
-from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -40,7 +40,6 @@ from sharebroker_server.leader_calls.values import (
 )
 from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
 from tests.support.kafka_client import KafkaClient, connected, fetch_topics
-from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness as ApiHarness

@@ -27,11 +27,10 @@ from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import Call, ClientConnection, KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
 from sharebroker_server.gateway.kafka.dispatch import decode, serve
-from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.schema import Message, api_schema
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import GATEWAY, Router
-from tests.support.kafka_frames import read_response
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.unit.gateway.fakes import OwnerLookup, catalog, member
 
