@@ -185,6 +185,11 @@ class PartitionLog:
         return self.log_end_offset if first is None else max(first, self.log_start_offset)
 
     @property
+    def retention_ms(self) -> int:
+        """The age in ms at which records are deleted; -1 without a limit."""
+        return self.settings.retention.retention_ms
+
+    @property
     def now_ms(self) -> int:
         """The current time in ms since the Unix epoch."""
         return int(self._now() * 1000)
@@ -293,6 +298,10 @@ class PartitionLog:
         durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
         self._state.cache_read(durable)
         return durable
+
+    def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[tuple[int, int]]:
+        """Returns the spans of the batches of aborted transactions; the batches ascend."""
+        return self.transactions.aborted_batches(batches)
 
     async def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
         """Returns the first record with `timestamp` (ms) or later, None if all records are older.

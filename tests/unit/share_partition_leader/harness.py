@@ -24,6 +24,7 @@ from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.routing.router import Peer
 from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.rpc.stubs import LocalStub
@@ -234,8 +235,11 @@ class Harness:
 
     async def evict_hot_cache(self, partition: int = 0) -> None:
         """Evicts the leader's cached records; the store keeps them."""
-        log = (await self.leadership.led(TOPIC, partition)).log
+        log = await self.own_log(partition)
         log._state.hot_cache.drop_before(log.log_end_offset)
+
+    async def own_log(self, partition: int = 0) -> PartitionLog:
+        return (await self.leadership.led(TOPIC, partition)).log
 
     # Calls
 

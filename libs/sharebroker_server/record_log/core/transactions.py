@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.addressed import hidden_from
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, StoredBatch, seal
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, StoredBatch, header_of, seal
 from sharebroker_server.record_log.core.message_ids import IdDraft, IdTable
 from sharebroker_server.record_log.core.notes import Note, Notes, NotesDraft
 from sharebroker_server.record_log.core.producers import (
@@ -109,6 +109,15 @@ class Transactions:
             if transaction.stable_offset >= end:
                 break
         return found
+
+    def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[tuple[int, int]]:
+        """Returns the first and last offset of each batch of an aborted transaction; the batches ascend."""
+        aborted = self.aborted_in(batches[0].base_offset, batches[-1].last_offset + 1) if batches else ()
+        if not aborted:
+            return []
+        headers = (header_of(batch.data) for batch in batches if not batch.control)
+        spans = ((h.producer_id, h.base_offset, h.last_offset) for h in headers if h.transactional)
+        return list(aborted_spans(spans, aborted))
 
     def duplicates_in(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yields the first and last offset of each range of duplicates with an offset in [first, end)."""

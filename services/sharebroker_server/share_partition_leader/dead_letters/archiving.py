@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.log_reader import LogReader
 from sharebroker_server.share_partition_leader.core.events import (
     ArchivingRecords,
     LettersWritten,
@@ -45,7 +45,7 @@ class ArchivingPartition(Protocol):
         """Its core."""
 
     @property
-    def log(self) -> PartitionLog:
+    def log(self) -> LogReader:
         """The source log."""
 
     def handle(self, event: LettersWritten) -> object:

@@ -18,7 +18,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core.addressed import copies_in
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
-from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.log_reader import LogReader
 from sharebroker_server.record_log.record_validation import UNREADABLE, plain_batch
 from sharebroker_server.share_partition_leader.dead_letters.letters import OriginalRecord
 
@@ -50,7 +50,7 @@ class _Position(NamedTuple):
     records: Iterator[Any]
 
 
-def has_copies(log: PartitionLog, offsets: Sequence[int]) -> bool:
+def has_copies(log: LogReader, offsets: Sequence[int]) -> bool:
     """Whether a redrive or a retry appended a record between the first and the last of the offsets."""
     copies = copies_in(log.transactions.notes, offsets[0], offsets[-1] + 1)
     return next(copies, None) is not None
@@ -64,7 +64,7 @@ class RecordReader:
         self._unpacking = asyncio.Lock()
         self._position: _Position | None = None
 
-    async def read(self, log: PartitionLog, offsets: Sequence[int], *, decode: bool) -> ReadRecords:
+    async def read(self, log: LogReader, offsets: Sequence[int], *, decode: bool) -> ReadRecords:
         """Reads the records at ascending offsets, up to about READ_BYTES; without `decode` only markers.
 
         Raises:
@@ -93,7 +93,7 @@ class RecordReader:
         return ReadRecords(index, records, frozenset(markers))
 
     async def _decode(
-        self, log: PartitionLog, batch: StoredBatch, wanted: Sequence[int], room: int
+        self, log: LogReader, batch: StoredBatch, wanted: Sequence[int], room: int
     ) -> tuple[dict[int, OriginalRecord], int, int]:
         """Returns records of a batch, how many of the wanted offsets were looked up, and their size."""
         found: dict[int, OriginalRecord] = {}
@@ -139,7 +139,7 @@ class RecordReader:
         return (record for record in DefaultRecordBatch(plain))  # its own iterator cannot be continued
 
 
-async def _batches(log: PartitionLog, offset: int) -> Sequence[StoredBatch]:
+async def _batches(log: LogReader, offset: int) -> Sequence[StoredBatch]:
     """Returns the batch of an offset and following ones; nothing if it was deleted."""
     try:
         return await log.read(offset, READ_BYTES)

@@ -25,7 +25,6 @@ from sharebroker_server.record_log.core import addressed
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of, parse_headers
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
-from sharebroker_server.share_partition_leader.share_partition.reading import aborted_batches
 
 COPY_BYTES: Final = 1 << 20
 """The size of a batch of copies; a larger record has a batch of its own."""
@@ -131,7 +130,7 @@ class RetryCall:
             return ""
         if batch.last_offset >= self._log.last_stable_offset:
             return "The transaction of the record is open."
-        return "The transaction of the record was aborted." if aborted_batches(self._log, (batch,)) else ""
+        return "The transaction of the record was aborted." if self._log.aborted_batches((batch,)) else ""
 
     async def _copy(self, sources: Sequence[CopySource], *, validate_only: bool) -> dict[int, Outcome]:
         """Appends a batch of copies of the first records; returns the outcome of these.

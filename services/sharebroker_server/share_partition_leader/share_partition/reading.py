@@ -14,9 +14,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange, SharePartitionKey
 from sharebroker_server.leases import names
 from sharebroker_server.persister.port import Persister
-from sharebroker_server.record_log.core.batch import StoredBatch, header_of
-from sharebroker_server.record_log.core.transactions import aborted_spans
-from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.log_reader import LogReader, Span
 from sharebroker_server.share_partition_leader.core.events import LoadedState
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ class NoStateError(KafkaError):
     """The group coordinator has not initialised the state, or deleted it: no member holds records."""
 
 
-async def load_state(
-    persister: Persister, log: PartitionLog, group_id: str, config: GroupConfig
-) -> LoadedState:
+async def load_state(persister: Persister, log: LogReader, group_id: str, config: GroupConfig) -> LoadedState:
     """Reads the state, and resolves `share.auto.offset.reset` if no start offset is set.
 
     The start offset is then to be stored before a record from it on is delivered, unless it is the earliest:
@@ -89,12 +86,12 @@ async def is_changed(persister: Persister, key: SharePartitionKey, loaded_under:
     return stored.state_epoch != state_epoch or stored.leader_epoch < leader_epoch
 
 
-def share_key(group_id: str, log: PartitionLog) -> SharePartitionKey:
+def share_key(group_id: str, log: LogReader) -> SharePartitionKey:
     """The key of a group's state of a partition."""
     return SharePartitionKey(group_id, *names.topic_partition(log.partition))
 
 
-async def _reset(log: PartitionLog, config: GroupConfig) -> int:
+async def _reset(log: LogReader, config: GroupConfig) -> int:
     reset = config.offset_reset
     if reset.strategy == "earliest":
         return log.log_start_offset
@@ -125,22 +122,19 @@ def translated(
 
 _NEVER: Final = float("inf")
 
-Span = tuple[int, int]
-"""First and last offset of a record batch."""
-
 
 def offsets_below(ranges: Iterable[Span], offset: int) -> int:
     """Returns how many offsets of ranges (last inclusive) lie below an offset."""
     return sum(min(last, offset - 1) - first + 1 for first, last in ranges if first < offset)
 
 
-def visible_end(log: PartitionLog, *, committed: bool) -> int:
+def visible_end(log: LogReader, *, committed: bool) -> int:
     """The offset after the last record that the group may read."""
     return log.last_stable_offset if committed else log.log_end_offset
 
 
 def hidden_spans(
-    log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, group_id: str, *, with_markers: bool
+    log: LogReader, batches: Sequence[StoredBatch], committed: bool, group_id: str, *, with_markers: bool
 ) -> list[Span]:
     """Returns batches and records that the group does not receive, ascending.
 
@@ -150,7 +144,7 @@ def hidden_spans(
         [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
     )
     if committed and batches:
-        hidden += aborted_batches(log, batches)
+        hidden += log.aborted_batches(batches)
         hidden.sort()
     if log.transactions.has_skipped and batches:
         hidden += _skipped(log, batches, frozenset(hidden), group_id)
@@ -189,7 +183,7 @@ def split_expired(
 
 
 def _skipped(
-    log: PartitionLog, batches: Sequence[StoredBatch], hidden: Set[Span], group_id: str
+    log: LogReader, batches: Sequence[StoredBatch], hidden: Set[Span], group_id: str
 ) -> Iterator[Span]:
     """Yields the records of each batch that are hidden, unless the batch is hidden as a whole."""
     transactions = log.transactions
@@ -203,7 +197,7 @@ def _skipped(
             yield max(first, begin), min(last, end)
 
 
-def latest_delivery(log: PartitionLog, group_id: str) -> Callable[[int, int], float]:
+def latest_delivery(log: LogReader, group_id: str) -> Callable[[int, int], float]:
     """Returns the function that `split_expired` calls; records for other groups do not expire in this one."""
     transactions = log.transactions
     latest = transactions.schedules.latest_in
@@ -227,16 +221,6 @@ def separated(spans: Sequence[Span], hidden: Sequence[Span], start: int) -> list
             first = cut
         pieces.append((first, last))
     return [piece for piece in pieces if piece[1] >= start]
-
-
-def aborted_batches(log: PartitionLog, batches: Sequence[StoredBatch]) -> list[Span]:
-    """Returns the spans of batches whose transactions were aborted."""
-    aborted = log.transactions.aborted_in(batches[0].base_offset, batches[-1].last_offset + 1)
-    if not aborted:
-        return []
-    headers = (header_of(batch.data) for batch in batches if not batch.control)
-    spans = ((h.producer_id, h.base_offset, h.last_offset) for h in headers if h.transactional)
-    return list(aborted_spans(spans, aborted))
 
 
 class Fetched(NamedTuple):

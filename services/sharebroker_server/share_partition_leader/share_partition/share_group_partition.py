@@ -20,7 +20,6 @@ from sharebroker_server.share_partition_leader.core.share_partition import Share
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     NotFetched,
-    Span,
     bytes_of,
     cut_after,
     hidden_spans,
@@ -34,7 +33,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 )
 
 if TYPE_CHECKING:
-    from sharebroker_server.record_log.partition_log import PartitionLog
+    from sharebroker_server.record_log.log_reader import LogReader, Span
     from sharebroker_server.share_partition_leader.leadership import LedPartition
 
 _log = structlog.get_logger()
@@ -75,7 +74,7 @@ class ShareGroupPartition:
         self.shard = shard
         self.write_span: object = None
         self._led = led
-        self._log = led.log
+        self._log: LogReader = led.log
         self._writes = writes
         self._observer: Observer | None = None if led.traces is None else led.traces.observer(group_id)
         self._reading = False
@@ -98,7 +97,7 @@ class ShareGroupPartition:
         self.handle(events.Loaded())
 
     @property
-    def log(self) -> PartitionLog:
+    def log(self) -> LogReader:
         """The log of its partition."""
         return self._log
 
@@ -213,7 +212,7 @@ class ShareGroupPartition:
 
     def check_delay(self, delay_ms: float, setting: str) -> None:
         """Logs once if a delay exceeds `retention.ms`, which may delete the record before the delay ends."""
-        retention_ms = self._log.settings.retention.retention_ms
+        retention_ms = self._log.retention_ms
         if not 0 <= retention_ms < delay_ms or (setting, retention_ms) in self._warned:
             return
         self._warned.add((setting, retention_ms))

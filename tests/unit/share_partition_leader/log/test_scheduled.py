@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sharebroker_server.offset_spans import joined
 from sharebroker_server.record_log.core.schedules import Scheduled
 from sharebroker_server.record_log.core.transactions import DUPLICATES, AbortedTransaction, Transactions
+from sharebroker_server.record_log.log_reader import Span
 from sharebroker_server.share_partition_leader.core.events import Acquire, AcquireRequest
 from sharebroker_server.share_partition_leader.log.scheduled import common, scheduled_count, size
-from sharebroker_server.share_partition_leader.share_partition.reading import Span
 from tests.unit.share_partition_leader.core.support import OPTIMIZED, opened
 
 NOW_MS = 1000

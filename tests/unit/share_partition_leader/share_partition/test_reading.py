@@ -455,7 +455,7 @@ async def test_unset_start_offset_follows_the_reset_policy(harness: Harness, res
     ms = round(now() * 1000)
     for age_ms in (90 * 86_400_000, 2 * 3_600_000, 60_000):
         await harness.publish_bytes(batch(3, time=ms - age_ms))
-    await (await harness.share_partition())._log.delete_records(2)
+    await (await harness.own_log()).delete_records(2)
     await harness.configure("share.auto.offset.reset", reset, group="new")
     await harness.initialize(group="new", start=-1)
     assert (await harness.share_partition(group="new")).core.start_offset == start

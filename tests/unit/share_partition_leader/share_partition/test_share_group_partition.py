@@ -449,7 +449,7 @@ async def test_gap_in_the_log_is_skipped(harness: Harness, me: Listener) -> None
     acknowledge(share_partition, me, 0, 4, RELEASE)
     acknowledge(share_partition, other, 6, 6, RELEASE)
     await eventually(lambda: harness.persister.written)
-    cache = share_partition._log._state.hot_cache
+    cache = (await harness.own_log())._state.hot_cache
     cache.drop_before(5)
     cache.start = 0
     assert acquire(share_partition, me) == [(6, 6)]
@@ -503,7 +503,7 @@ async def test_full_window_starts_at_the_moved_log_start(harness: Harness, me: L
     share_partition = await held(harness, me, 100)
     await harness.publish(10)
     share_partition.add_listener(me)
-    await share_partition._log.delete_records(100)
+    await (await harness.own_log()).delete_records(100)
     assert acquire(share_partition, me) == [(100, 109)]
 
 
