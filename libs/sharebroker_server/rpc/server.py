@@ -28,6 +28,7 @@ SERVER_OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
+    ("grpc.server_handshake_timeout_ms", 10_000),  # TLS and HTTP/2 settings; as the Kafka listener's
     ("grpc.max_concurrent_streams", 10_000),
     # Otherwise gRPC buffers megabytes of each stream that is not read. A message in reading has more.
     ("grpc.http2.bdp_probe", 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ _log = structlog.get_logger()
 
 RELOAD_INTERVAL: Final = 10.0
 """Seconds between two checks of the files."""
+
+_SWITCH_PAUSE: Final = 0.05
+"""Seconds between a change and its use, in a thread of gRPC: earlier connections begin their handshakes."""
 
 Options = Sequence[tuple[str, Any]]
 
@@ -64,8 +68,9 @@ class Tls:
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """Returns the credentials of gRPC servers."""
+        changes: Any = self._changes()  # the types lack None
         return grpc.dynamic_ssl_server_credentials(
-            self._configuration, lambda: self._configuration, self._files.requires_client_certificates
+            self._configuration, changes, self._files.requires_client_certificates
         )
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
@@ -75,6 +80,26 @@ class Tls:
         )
         named = over_tls(options, self._files.server_name)
         return grpc.aio.secure_channel(address, credentials, options=named)
+
+    def _changes(self) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+        """Returns a function that returns each new configuration once, and None while nothing changed.
+
+        gRPC calls it for every connection. A configuration replaces the context of the previous one, which
+        another thread may be about to use: gRPC does not count that use, and the process would crash
+        (grpc/grpc#36693). Connections that arrive during the pause wait for the new context.
+        """
+        given = self._configuration
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal given
+            current = self._configuration
+            if current is given:
+                return None
+            time.sleep(_SWITCH_PAUSE)
+            given = current
+            return current
+
+        return fetch
 
     async def watch(self) -> None:
         """Reloads changed files until it is cancelled.
