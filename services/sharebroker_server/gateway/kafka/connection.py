@@ -78,7 +78,6 @@ class ConnectionLimits:
     responses: UnreadResponses
     max_idle: float | None
     stall_timeout: float = 30.0
-    tls: bool = False
     certificates: PrincipalMapping | None = None
 
     @property
@@ -88,18 +87,24 @@ class ConnectionLimits:
 
 
 class KafkaConnection(asyncio.Protocol):
-    """The protocol of one client's transport. `ended` is called once, after the connection ended.
+    """The protocol of one client's transport.
 
-    The listener calls `check` regularly.
+    `begun` is called when the connection is made, after the handshake of TLS if any, and `ended` when it has
+    ended; both once, and neither after a failed handshake. The listener calls `check` regularly.
     """
 
     def __init__(
-        self, listener: KafkaListener, limits: ConnectionLimits, ended: Callable[[KafkaConnection], None]
+        self,
+        listener: KafkaListener,
+        limits: ConnectionLimits,
+        begun: Callable[[KafkaConnection], None],
+        ended: Callable[[KafkaConnection], None],
     ) -> None:
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
         self._gateway = listener.gateway
         self._limits = limits
+        self._begun = begun
         self._ended = ended
         sasl = None if listener.sasl is None else SaslSession(listener.sasl)
         self._client = ClientConnection(f"kafka-{next(_numbers)}", "", sasl=sasl)
@@ -126,6 +131,7 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
         self._made = True
+        self._begun(self)
         throttle = self._listener.throttle
         if throttle is not None and not throttle.connected(self._client):
             self._closing = True
@@ -199,11 +205,9 @@ class KafkaConnection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """Disconnects a stalled or idle client."""
-        limits = self._limits
-        if not self._made:  # the client is new, or in its TLS handshake
-            if limits.tls and now - self._active_at > limits.stall_timeout:
-                self._ended(self)  # the handshake failed: asyncio reports nothing further about this client
+        if not self._made:  # the client is new, or in its TLS handshake, which has a time-out of its own
             return
+        limits = self._limits
         sasl = self._client.sasl
         if sasl is not None and sasl.overdue:
             self._disconnect(f"not authenticated within {AUTHENTICATION_TIMEOUT:g} s")

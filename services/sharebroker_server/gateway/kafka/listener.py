@@ -14,6 +14,7 @@ from sharebroker_server.gateway.kafka.buffers import MemoryBudget, UnreadRespons
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.connection import ConnectionLimits, KafkaConnection
 from sharebroker_server.gateway.kafka.rejected_connections import (
+    OpenConnections,
     Rejecting,
     available_files,
     logged_handshakes,
@@ -49,7 +50,7 @@ class KafkaServer:
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._connect: Callable[[], asyncio.Protocol] | None = None
-        self._connections: set[KafkaConnection] = set()
+        self._connections: OpenConnections[KafkaConnection] = OpenConnections()
         self._log = log_of_clients()
         self._checking: asyncio.Task[None] | None = None
 
@@ -79,16 +80,15 @@ class KafkaServer:
             MemoryBudget(config.queued_max_request_bytes),
             UnreadResponses(config.queued_max_request_bytes),
             config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else None,
-            tls=self._tls is not None,
             certificates=self._certificates,
         )
-        rejecting = Rejecting(listener.log, max_connections)
+        rejecting, connections = Rejecting(listener.log, max_connections), self._connections
 
         def connect() -> asyncio.Protocol:
-            if len(self._connections) >= max_connections:
+            if len(connections) >= max_connections:
                 return rejecting
-            connection = KafkaConnection(listener, limits, self._connections.discard)
-            self._connections.add(connection)
+            connection = KafkaConnection(listener, limits, connections.begin, connections.end)
+            connections.add(connection)
             return connection
 
         self._connect = connect
@@ -115,7 +115,7 @@ class KafkaServer:
         """Closes the socket and hangs up all connections."""
         if self._socket is not None:
             self._socket.close()
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.hang_up()
 
     async def stop(self, grace: float, *, hang_up: bool = True) -> None:
@@ -129,7 +129,7 @@ class KafkaServer:
         self._server.close()
         if self._checking is not None:
             self._checking.cancel()
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.close(hang_up=hang_up)
         tasks = {connection.task for connection in self._connections if connection.task is not None}
         if tasks:
@@ -145,7 +145,7 @@ class KafkaServer:
 
     def check(self, now: float) -> None:
         """Disconnects stalled and idle clients; `now` in seconds of the loop's clock."""
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.check(now)
         self._log.log_dropped()
 

@@ -1,16 +1,52 @@
-"""Connections of Kafka clients that are not served: beyond the limit, or without a TLS handshake."""
+"""The number of connections of Kafka clients, and those that are not served.
+
+These are beyond the limit, or their TLS handshake failed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import resource
 import ssl
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+from weakref import WeakSet
 
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
 _RESERVED_FILES: Final = 256
 """File descriptors that are reserved for Redis, gRPC and logs."""
+
+
+C = TypeVar("C")
+
+
+class OpenConnections(Generic[C]):
+    """The connections of a listener, of protocols of type C. `add`, then `begin`, then `end` each."""
+
+    def __init__(self) -> None:
+        self._begun: set[C] = set()
+        # asyncio does not report a failed handshake; its transport has the only reference to the protocol.
+        self._handshaking: WeakSet[C] = WeakSet()
+
+    def __len__(self) -> int:
+        return len(self._begun) + len(self._handshaking)
+
+    def __iter__(self) -> Iterator[C]:
+        return iter([*self._begun, *self._handshaking])
+
+    def add(self, connection: C) -> None:
+        """Adds a connection that the listener accepted."""
+        self._handshaking.add(connection)
+
+    def begin(self, connection: C) -> None:
+        """The connection was made: after its TLS handshake, if any."""
+        self._handshaking.discard(connection)
+        self._begun.add(connection)
+
+    def end(self, connection: C) -> None:
+        """The connection ended."""
+        self._begun.discard(connection)
 
 
 class Rejecting(asyncio.Protocol):

@@ -36,3 +36,25 @@ def test_connections_are_bounded_by_file_descriptors(
     monkeypatch.setattr(resource, "setrlimit", ask)
     assert rejected_connections.available_files() == room
     assert limits_set == ([] if soft == hard else [(hard, hard)])
+
+
+class _Protocol:
+    """What a transport refers to."""
+
+
+def test_a_connection_counts_until_its_transport_releases_it_or_it_ends() -> None:
+    connections = rejected_connections.OpenConnections[_Protocol]()
+    failing, lasting = _Protocol(), _Protocol()
+    for connection in (failing, lasting):
+        connections.add(connection)
+    assert len(connections) == 2
+    connections.begin(lasting)
+    assert set(connections) == {failing, lasting}
+    del failing, connection
+    kept = {id(lasting)}
+    assert len(connections) == 1, "the handshake failed"
+    del lasting
+    assert {id(connection) for connection in connections} == kept, "the listener holds those that are made"
+    (made,) = connections
+    connections.end(made)
+    assert len(connections) == 0
