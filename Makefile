@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels compiled test-compiled release openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters bench-scale scale measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels compiled test-compiled release openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -111,6 +111,12 @@ bench-link: $(READY) ## CPU per command of the Redis link and of redis-py (half 
 
 bench-rights: $(READY) ## cost of users and ACLs, in interleaved pairs (half an hour; BENCH=--quick: one short pair)
 	@$(BIN)/python -m tests.perf.rights $(BENCH)
+
+bench-scale: $(READY) ## CPU per record of each kind of process, and the rates that the model of docs/scale.md predicts (ten minutes)
+	@$(BIN)/python -m tests.perf.scale measure $(BENCH) && $(BIN)/python -m tests.perf.scale document
+
+scale: $(READY) ## print the size of a cluster for a load (SCALE='--rate 200000 --hours 24')
+	@$(BIN)/python -m tests.perf.scale size $(SCALE)
 
 bench-window: $(READY) ## cost of held and waiting records, in interleaved pairs (18 minutes; BENCH=--quick: one short pair)
 	@$(BIN)/python -m tests.perf.window $(BENCH)

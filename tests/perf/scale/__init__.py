@@ -1,0 +1,1 @@
+"""A model of the size of a cluster, the measurements that it needs, and a check of its predictions."""
