@@ -23,7 +23,7 @@ from sharebroker_protocol.model import (
 )
 from sharebroker_server.catalog.features import DEAD_LETTERS, SHARE
 from sharebroker_server.record_log.core.notes import Note
-from sharebroker_server.record_log.core.transactions import NOTE_NAME
+from sharebroker_server.record_log.core.snapshots import NOTE_NAME
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import COLUMNS_FROM, ShareRecordCodec
 from sharebroker_server.share_partition_leader.core.letter_note import LetterNote, note_key

@@ -34,7 +34,8 @@ from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.notes import Note
 from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
-from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots
+from sharebroker_server.record_log.core.snapshots import load_snapshots
+from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core import state as share_state
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write

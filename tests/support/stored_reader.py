@@ -11,11 +11,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from sharebroker_server.record_log.core.transactions import load_snapshots
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_partition_leader.core.events import LoadedState, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+
+try:
+    from sharebroker_server.record_log.core.snapshots import load_snapshots
+except ImportError:  # an earlier release
+    from sharebroker_server.record_log.core.transactions import (  # type: ignore[no-redef,attr-defined]
+        load_snapshots,
+    )
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import (
@@ -23,12 +23,15 @@ from sharebroker_server.record_log.core.message_ids import (
     repeated_ranges,
     repeated_run,
 )
-from sharebroker_server.record_log.core.notes import Note, NotesDraft
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import Scheduled, ranges_of
-from sharebroker_server.record_log.core.transactions import Draft, marker_batch, snapshots_of
+from sharebroker_server.record_log.core.snapshots import snapshots_of
+from sharebroker_server.record_log.core.transactions import Draft, marker_batch
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
 from sharebroker_server.record_log.port import NO_SNAPSHOTS
+
+if TYPE_CHECKING:
+    from sharebroker_server.record_log.core.notes import Note, NotesDraft
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -13,17 +13,14 @@ from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core.addressed import copies_in
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import LogState
-from sharebroker_server.record_log.core.message_ids import MessageIds
-from sharebroker_server.record_log.core.transactions import (
-    Draft,
-    Transactions,
-    commits,
-    load_snapshots,
-    lost_snapshots,
-)
+from sharebroker_server.record_log.core.snapshots import load_snapshots, lost_snapshots
+from sharebroker_server.record_log.core.transactions import Draft, Transactions, commits
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings, stored_ids
 from sharebroker_server.stream_log.port import LogFull
+
+if TYPE_CHECKING:
+    from sharebroker_server.record_log.core.message_ids import MessageIds
 
 _log = structlog.get_logger()
 

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -73,10 +74,10 @@ from sharebroker_server.record_log.core.batch import (
 )
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
-from sharebroker_server.record_log.core.notes import NotesDraft
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import MAX_RANGES, check_not_due
-from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
+from sharebroker_server.record_log.core.snapshots import snapshot_names
+from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.lifecycle import (
     FIRST_BACKOFF,
     MAX_BACKOFF,
@@ -90,7 +91,6 @@ from sharebroker_server.record_log.lifecycle import (
     unavailable,
 )
 from sharebroker_server.record_log.port import RecordStore
-from sharebroker_server.record_log.record_headers import RecordHeaders
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import (
     LogError,
@@ -100,6 +100,10 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogUnavailable,
 )
+
+if TYPE_CHECKING:
+    from sharebroker_server.record_log.core.notes import NotesDraft
+    from sharebroker_server.record_log.record_headers import RecordHeaders
 
 _log = structlog.get_logger()
 

@@ -46,7 +46,8 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
 )
 from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
-from sharebroker_server.record_log.core.transactions import Draft, Transactions, load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.snapshots import load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.transactions import Draft, Transactions
 from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 from tests.unit.group_coordinator.transaction_harness import TransactionHarness

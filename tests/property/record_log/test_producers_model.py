@@ -11,7 +11,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
 from sharebroker_server.record_log.core.producers import RETAINED_BATCHES, Marker, Verified
 from sharebroker_server.record_log.core.sequence_gaps import GAP_TIMEOUT_MS
-from sharebroker_server.record_log.core.transactions import Draft, Transactions, load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.snapshots import load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.transactions import Draft, Transactions
 from tests.unit.record_log.batches import LIMIT, batch
 
 COUNTS = 3

@@ -22,12 +22,8 @@ from sharebroker_server.group_coordinator.core.share_groups.group import GroupRe
 from sharebroker_server.record_log.core.addressed import CopyAddress, note_of
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.notes import Note, Notes
-from sharebroker_server.record_log.core.transactions import (
-    DUPLICATES,
-    AbortedTransaction,
-    Transactions,
-    snapshots_of,
-)
+from sharebroker_server.record_log.core.snapshots import snapshots_of
+from sharebroker_server.record_log.core.transactions import DUPLICATES, AbortedTransaction, Transactions
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
 from tests.unit.broker.core.archives import (
     BILLS,

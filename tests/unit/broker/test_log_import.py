@@ -19,7 +19,8 @@ from sharebroker_server.leases.port import Lease
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.core.producers import ProducerState
-from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.snapshots import load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.port import Bounds
 from sharebroker_server.record_log.redis import RedisRecordStore
 from tests.testkit.shared_servers import Servers

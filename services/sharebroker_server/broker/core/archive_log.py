@@ -11,12 +11,8 @@ from typing import NamedTuple
 
 from sharebroker_server.record_log.core.batch import LEADER_EPOCH, StoredBatch
 from sharebroker_server.record_log.core.producers import Marker
-from sharebroker_server.record_log.core.transactions import (
-    PRODUCER_NAME,
-    load_snapshots,
-    marker_batch,
-    snapshots_of,
-)
+from sharebroker_server.record_log.core.snapshots import PRODUCER_NAME, load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.transactions import marker_batch
 
 
 class EndedLog(NamedTuple):

@@ -23,7 +23,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import Of
 from sharebroker_server.group_coordinator.core.machine import GroupMachine
 from sharebroker_server.group_coordinator.core.share_groups.group import GroupRecord, ShareGroup, StateRecord
 from sharebroker_server.leases import names
-from sharebroker_server.record_log.core.transactions import NOTE_NAME
+from sharebroker_server.record_log.core.snapshots import NOTE_NAME
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
 from sharebroker_server.share_partition_leader.core.letter_note import with_source_topic
 

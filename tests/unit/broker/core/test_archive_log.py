@@ -8,13 +8,8 @@ from sharebroker_server.record_log.core.batch import header_of
 from sharebroker_server.record_log.core.notes import Notes
 from sharebroker_server.record_log.core.producers import ProducerState, SentBatch
 from sharebroker_server.record_log.core.schedules import Scheduled, Schedules
-from sharebroker_server.record_log.core.transactions import (
-    AbortedTransaction,
-    Transactions,
-    commits,
-    load_snapshots,
-    snapshots_of,
-)
+from sharebroker_server.record_log.core.snapshots import load_snapshots, snapshots_of
+from sharebroker_server.record_log.core.transactions import AbortedTransaction, Transactions, commits
 
 SENT = (SentBatch(0, 4, 10, 14, 1000),)
 PRODUCERS = {

@@ -7,15 +7,13 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_server.record_log.core.batch import header_of, parse_headers
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.snapshots import snapshot_names, snapshots_of
 from sharebroker_server.record_log.core.transactions import (
     AbortedTransaction,
     Draft,
     Transactions,
     aborted_spans,
-    load_snapshots,
     marker_batch,
-    snapshot_names,
-    snapshots_of,
 )
 from tests.unit.record_log.batches import LIMIT, batch
 
@@ -130,15 +128,3 @@ def test_marker_equals_kafkas_encoding(commit: bool) -> None:
     assert bytes(record.key) == bytes((0, 0, 0, int(commit)))
     assert bytes(record.value) == b"\0\0" + (12).to_bytes(4)
     assert (record.offset, record.timestamp) == (100, 1_700_000_000_000)
-
-
-def test_snapshots_survive_storage(partition: Partition) -> None:
-    again = load_snapshots(partition.notes)
-    assert again.producers == partition.transactions.producers
-    assert again.aborted_in(0, 100) == partition.transactions.aborted_in(0, 100)
-    assert again.first_unstable_offset() == 2
-
-
-def test_snapshot_of_an_unknown_format_is_rejected() -> None:
-    with pytest.raises(ValueError, match="p7 has unknown format 9"):
-        load_snapshots({"p7": b"\x09"})
