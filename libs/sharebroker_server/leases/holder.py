@@ -429,7 +429,8 @@ class LeaseHolder:
             await self._refresh_members()
             members = self.membership.by_owner
         if lease is not None and lease.owner in members:
-            return members[lease.owner]
+            owner = members[lease.owner]
+            return None if owner.is_importing else owner
         successor = self._placement.owner(resource)
         # Only a later incarnation of its owner may claim a lease that has not expired.
         free = lease is None or lease.owner in self.membership.dead

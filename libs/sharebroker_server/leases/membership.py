@@ -99,7 +99,9 @@ class FailureDetector:
     async def detect(self, me: str) -> bool:
         """Probes silent members other than `me`; returns whether any is dead. Raises LeasesUnavailable."""
         silent = [
-            member for member in await self._store.silent(self._ttl, SILENCE_TIMEOUT) if not member.is_dead
+            member
+            for member in await self._store.silent(self._ttl, SILENCE_TIMEOUT)
+            if not (member.is_dead or member.is_importing)  # an import has no port
         ]
         results = await asyncio.gather(*(self._check(member) for member in silent if member.owner != me))
         return any(results)

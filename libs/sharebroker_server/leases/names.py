@@ -17,6 +17,9 @@ SHARE_COORDINATOR: Final = "share-coordinator"
 TRANSACTIONS: Final = "transaction-coordinator"
 """The kind of the transaction coordinator's shards."""
 
+IMPORT: Final = "import"
+"""The only resource of its kind: an import holds it, so that there is one at a time."""
+
 PARTITION: Final = "partition"
 """The kind of partitions of topics."""
 
@@ -28,6 +31,9 @@ ROLE_BY_KIND: Final[Mapping[str, str]] = {
     PARTITION: "share-partition-leader",
 }
 """The role that owns the resources of each kind."""
+
+COORDINATORS: Final = frozenset({GROUP_COORDINATOR, SHARE_COORDINATOR})
+"""The roles whose resources an import takes over."""
 
 
 def shard(role: str, index: int) -> str:

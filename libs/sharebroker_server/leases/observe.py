@@ -12,13 +12,17 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.names import kind_of
-from sharebroker_server.leases.port import LEAVING, ClusterMember
+from sharebroker_server.leases.port import IMPORTING, LEAVING, ClusterMember
 from sharebroker_server.telemetry.metrics import Family, counter, gauge
 
 _log = structlog.get_logger()
 
 INTERVAL: Final = 0.5
 """Seconds between two comparisons; the changes between them share one log line."""
+
+
+_STATES: Final = {LEAVING, IMPORTING}
+"""Roles of members that are no roles of brokers."""
 
 
 class MembershipLogger:
@@ -46,11 +50,15 @@ class MembershipLogger:
         """Logs the differences since the last call."""
         before, self._members = self._members, {member.owner: member for member in self._holder.members}
         for owner, member in self._members.items():
-            if owner not in before:
+            if owner not in before and member.is_importing:
+                _log.info("import announced", version=member.version)
+            elif owner not in before:
                 _log.info("broker joined", **_fields(member), version=member.version)
         for owner, member in before.items():
             if owner not in self._members:
-                if member.is_leaving:
+                if member.is_importing:
+                    _log.info("import ended")
+                elif member.is_leaving:
                     _log.info("broker left", **_fields(member))
                 else:
                     _log.warning("broker lost (no leave announcement)", **_fields(member))
@@ -97,7 +105,7 @@ def lease_families(holder: LeaseHolder) -> Iterable[Family]:
         "Live brokers of the cluster, by role.",
         (
             (("role", role), count)
-            for role, count in sorted(Counter(r for m in holder.members for r in m.roles).items())
+            for role, count in sorted(Counter(r for m in holder.members for r in m.roles - _STATES).items())
         ),
     )
 

@@ -9,7 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from sharebroker_server.leases.names import PARTITION, ROLE_BY_KIND, kind_of, partitions, topic_partition
+from sharebroker_server.leases.names import (
+    COORDINATORS,
+    PARTITION,
+    ROLE_BY_KIND,
+    kind_of,
+    partitions,
+    topic_partition,
+)
 from sharebroker_server.leases.port import ClusterMember
 
 
@@ -24,9 +31,9 @@ def preferred(resource: str, role: str, members: Iterable[ClusterMember]) -> Clu
     """Returns the member that should own a resource, by rendezvous hashing over the members of the role.
 
     Leaving members are excluded. When a member joins or leaves, only the resources it gains or had change
-    owner.
+    owner. During an import no member should own a coordinator's shard.
     """
-    candidates = [member for member in members if role in member.roles and not member.is_leaving]
+    candidates = _candidates(role, members)
     return max(
         candidates, key=lambda member: (_weight(resource, member.node_id), member.node_id), default=None
     )
@@ -39,7 +46,7 @@ def spread(resources: Sequence[str], role: str, members: Iterable[ClusterMember]
     differ by at most one. All members compute the same result from the same members and resources. When a
     member joins or leaves, a few percent of the other members' resources move as well.
     """
-    candidates = [member for member in members if role in member.roles and not member.is_leaving]
+    candidates = _candidates(role, members)
     if not candidates:
         return {}
     owned = dict.fromkeys((member.node_id for member in candidates), 0)
@@ -53,6 +60,13 @@ def spread(resources: Sequence[str], role: str, members: Iterable[ClusterMember]
         extra -= owned[chosen.node_id] == most + 1
         result[resource] = chosen
     return result
+
+
+def _candidates(role: str, members: Iterable[ClusterMember]) -> list[ClusterMember]:
+    listed = [*members]
+    if role in COORDINATORS and any(member.is_importing for member in listed):
+        return []
+    return [member for member in listed if role in member.roles and not member.is_leaving]
 
 
 def _weight(resource: str, node_id: int) -> bytes:

@@ -13,6 +13,9 @@ from typing import Final, Protocol
 LEAVING: Final = "leaving"
 """Marks a member that is shutting down, among its roles."""
 
+IMPORTING: Final = "importing"
+"""The role of a process that writes the logs of all coordinators: meanwhile no member owns them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -49,6 +52,11 @@ class ClusterMember:
     def is_leaving(self) -> bool:
         """Whether it is shutting down: it serves the leases it holds, and claims no more."""
         return LEAVING in self.roles
+
+    @property
+    def is_importing(self) -> bool:
+        """Whether it is an import, which serves nothing: coordinators are handed over to it."""
+        return IMPORTING in self.roles
 
     def as_dead(self) -> ClusterMember:
         """Returns the announcement of this member as dead."""

@@ -1,4 +1,7 @@
-"""The cluster into which an import writes: its leases, its groups, and the logs of its coordinators."""
+"""The cluster into which an import writes: its leases, its groups, and the logs of its coordinators.
+
+Its servers may run. They hand over their coordinators when the import is about to write.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +34,36 @@ _OVERHEAD: Final = 1.2
 
 
 class ImportTarget:
-    """A cluster of which no server runs; this process holds the leases of its coordinators' shards."""
+    """A cluster, which may serve, as this process reads and writes it."""
 
     def __init__(self, stores: Stores, settings: ServeSettings) -> None:
         self.stores = stores
         self._config = settings.config
         self.leases = ClaimedLeases(stores.leases, settings.config.broker_session_timeout_ms / 1000)
+        self._shards: list[str] = []
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Claims the leases until `stack` ends, and reads catalog and groups.
+        """Waits for the end of another import, and reads catalog and groups.
+
+        Claimed leases are renewed until `stack` ends. Raises ArchiveError, LeasesUnavailable, LogUnavailable.
+        """
+        self._shards = [names.CATALOG, *await checked_shards(self.stores, self._config)]
+        await stack.enter_async_context(self.leases.renewed())
+        await self.leases.claim({names.IMPORT: 0})
+        await self._read()
+
+    async def take_over(self, stack: AsyncExitStack) -> None:
+        """Claims the shards of all coordinators until `stack` ends, and reads catalog and groups again.
 
         Raises ArchiveError, LeasesUnavailable, LogUnavailable.
         """
-        config = self._config
-        shards = [names.CATALOG, *await checked_shards(self.stores, config)]
-        await stack.enter_async_context(self.leases.renewed())
+        await stack.enter_async_context(self.leases.announced())
         # The last shard first: an import that is killed meanwhile leaves no sign of fewer shards.
-        await self.leases.claim(dict.fromkeys(reversed(shards), 0))
-        self.view = await read_catalog(self.stores, config)
+        await self.leases.claim(dict.fromkeys(reversed(self._shards), 0))
+        await self._read()
+
+    async def _read(self) -> None:
+        self.view = await read_catalog(self.stores, self._config)
         self.groups = GroupsByShard(await read_groups(self.stores, self.view), shard_of)
 
     async def check_memory(self, size: int) -> None:
@@ -64,7 +79,10 @@ class ImportTarget:
             )
 
     async def write(self, plan: ImportPlan) -> None:
-        """Writes share state and groups, and then the catalog in one step. Raises LogError."""
+        """Writes share state and groups, and then the catalog in one step, after `take_over`.
+
+        Raises LeaseLost, LeasesUnavailable, LogError.
+        """
         config = self._config
         states = config.share_coordinator_state_topic_num_partitions
         await self._write_shards(
@@ -76,6 +94,7 @@ class ImportTarget:
             names.GROUP_COORDINATOR,
             ((shard_of(record.group_id, groups), GROUPS.encode(record)) for record in plan.groups),
         )
+        await self.leases.check()  # nothing is written, or all of it belongs to these topics
         await self._append(names.CATALOG, [*map(CATALOG.encode, plan.planned.records)])
 
     async def _write_shards(self, kind: str, payloads: Iterable[tuple[int, bytes]]) -> None:
@@ -93,7 +112,10 @@ class ImportTarget:
 
 
 async def open_target(settings: ServeSettings, stack: AsyncExitStack) -> ImportTarget:
-    """Opens a cluster for an import. Raises ArchiveError, KafkaError, LeasesUnavailable, LogUnavailable."""
+    """Opens a cluster for an import.
+
+    Raises ArchiveError, RedisError, KafkaError, LeasesUnavailable, LogUnavailable.
+    """
     target = ImportTarget(await open_to_write(settings, stack), settings)
     await target.open(stack)
     return target

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.redis import FOLDER, connect_to_examine, open_redis
-from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.broker.settings import ServeSettings, invalid
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.embedded import socket_of
@@ -35,24 +35,34 @@ async def open_to_read(settings: ServeSettings, stack: AsyncExitStack) -> Stores
 
     Raises ArchiveError, RedisError, KafkaError.
     """
-    link = await _connect(settings, stack)
-    stores = _stores(link, settings)
-    stored = await read_format(link, stores.keys)
-    check_format("The cluster", stored or FIRST, release())
-    return stores
+    if settings.redis is None and not (settings.data / FOLDER).exists():
+        raise ArchiveError(f"{settings.data} has no data of an embedded Valkey.")
+    link = await _connect(settings, stack) or (await open_redis(settings, stack)).reads
+    return await _checked(_stores(link, settings))
 
 
 async def open_to_write(settings: ServeSettings, stack: AsyncExitStack) -> Stores:
-    """Opens the stores of a cluster of which no server runs. Raises KafkaError."""
-    redis = await open_redis(settings, stack)
-    return _stores(redis.writes, settings)
+    """Opens the stores of a cluster that may serve; starts the embedded Valkey if no server has done so.
+
+    Raises ArchiveError, RedisError, KafkaError.
+    """
+    link = await _connect(settings, stack) if settings.redis is None else None
+    if link is None:
+        return _stores((await open_redis(settings, stack)).writes, settings)
+    if settings.max_memory is not None:
+        raise invalid("--max-memory has no effect: a server runs on the data folder. Leave it out.")
+    return await _checked(_stores(link, settings))
 
 
-async def _connect(settings: ServeSettings, stack: AsyncExitStack) -> Link:
-    data = settings.data / FOLDER
-    if settings.redis is None and not data.exists():
-        raise ArchiveError(f"{settings.data} has no data of an embedded Valkey.")
-    if settings.redis is not None or socket_of(data).exists():
+async def _checked(stores: Stores) -> Stores:
+    """Returns the stores. Raises ArchiveError for a newer format version."""
+    check_format("The cluster", await read_format(stores.link, stores.keys) or FIRST, release())
+    return stores
+
+
+async def _connect(settings: ServeSettings, stack: AsyncExitStack) -> Link | None:
+    """Connects to a Redis, or to an embedded Valkey that runs; None if none runs."""
+    if settings.redis is not None or socket_of(settings.data / FOLDER).exists():
         try:
             link = await connect_to_examine(settings.redis, str(settings.data), _WITHIN)
         except RedisUnavailable:
@@ -61,7 +71,7 @@ async def _connect(settings: ServeSettings, stack: AsyncExitStack) -> Link:
         else:
             stack.push_async_callback(link.close)
             return link
-    return (await open_redis(settings, stack)).reads
+    return None
 
 
 def _stores(link: Link, settings: ServeSettings) -> Stores:

@@ -10,9 +10,11 @@ import pytest
 
 from sharebroker_server.broker.claimed_leases import ClaimedLeases
 from sharebroker_server.broker.core.archive_contents import ArchiveError
-from sharebroker_server.leases.port import Lease
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.port import ClusterMember, Lease, LeaseLost
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link import RedisLink
+from sharebroker_server.stream_log.port import LogFenced
 from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.servers
@@ -36,17 +38,19 @@ async def test_the_lease_of_a_dead_server_is_awaited(redis_link: RedisLink) -> N
     assert leases.epoch("catalog") == 2
 
 
-async def test_a_server_that_runs_is_reported(redis_link: RedisLink, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_that_is_not_released_is_reported(
+    redis_link: RedisLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sharebroker_server.broker.claimed_leases.GRACE_SECONDS", 0.0)
     store = RedisLeaseStore(redis_link)
     await store.claim("catalog", "1/1", 60.0)
-    with pytest.raises(ArchiveError, match=r"it holds the lease of catalog\. Stop all servers"):
+    with pytest.raises(ArchiveError, match=r"Another process holds the lease of catalog"):
         await ClaimedLeases(store, 0.3).claim({"catalog": 0, "partition:a:0": 0})
 
 
 async def test_leases_are_renewed_until_the_end(redis_link: RedisLink) -> None:
     store = RedisLeaseStore(redis_link)
-    leases = ClaimedLeases(store, 0.6)
+    leases = ClaimedLeases(store, 0.6, 0.6)
     renewals = 0
     renew = store.renew
 
@@ -64,6 +68,54 @@ async def test_leases_are_renewed_until_the_end(redis_link: RedisLink) -> None:
     assert (await store.claim("catalog", "1/1", 60.0)).owner == "1/1"
 
 
+@pytest.mark.parametrize("reason", [LeaseLost("catalog"), LogFenced("catalog: epoch 1, the lease has 2")])
+async def test_an_import_that_another_process_replaced_fails_with_advice(
+    redis_link: RedisLink, reason: Exception
+) -> None:
+    leases = ClaimedLeases(RedisLeaseStore(redis_link), 10.0)
+    with pytest.raises(ArchiveError, match=r"took over what it writes \(catalog.*\)\. Repeat"):
+        async with leases.renewed():
+            raise reason
+
+
+async def test_leases_that_another_process_claimed_are_detected(redis_link: RedisLink) -> None:
+    store = RedisLeaseStore(redis_link)
+    leases = ClaimedLeases(store, 10.0)
+    await leases.claim({"catalog": 0, "import": 0})
+    await leases.check()
+    [lease] = await store.read(["import"])
+    assert lease is not None
+    await store.release("import", lease.owner)
+    await store.claim("import", "1/1", 10.0)
+    with pytest.raises(LeaseLost, match="import"):
+        await leases.check()
+
+
+async def test_servers_hand_over_their_coordinators_while_an_import_is_announced(
+    redis_link: RedisLink,
+) -> None:
+    store, shard = RedisLeaseStore(redis_link), "share-coordinator:0"
+
+    async def ignored(*_: object) -> None: ...
+
+    member = ClusterMember("1/1", 1, frozenset({"share-coordinator"}), "node1:9090")
+    holder = LeaseHolder(store, member, 3.0)
+    holder.register("share-coordinator", lambda: [shard], "share-coordinator", ignored, ignored)
+    await holder.start()
+    leases = ClaimedLeases(store, 3.0)
+    try:
+        assert holder.holds(shard) == 1
+        async with leases.renewed(), leases.announced():
+            await leases.claim({shard: 0})
+            assert (leases.epoch(shard), holder.holds(shard)) == (2, None)
+            assert await holder.owner_of(shard) is None
+            assert holder.missing() == [], "the server is ready meanwhile"
+        await eventually(lambda: holder.holds(shard) == 3)
+        assert [each.owner for each in await store.members()] == ["1/1"]
+    finally:
+        await holder.stop()
+
+
 async def test_leases_are_claimed_while_others_are_renewed() -> None:
     store = AsyncMock(RedisLeaseStore)
     store.claim_from.side_effect = lambda resource, owner, ttl, epoch: Lease(resource, owner, epoch, ttl)
@@ -75,7 +127,7 @@ async def test_leases_are_claimed_while_others_are_renewed() -> None:
             renewed.append(resource)
 
     store.renew.side_effect = slow
-    leases = ClaimedLeases(store, 0.03)
+    leases = ClaimedLeases(store, 0.03, 0.03)
     async with leases.renewed():
         await leases.claim({"catalog": 1})
         await eventually(lambda: bool(store.renew.called))

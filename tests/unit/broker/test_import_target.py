@@ -26,7 +26,9 @@ TEN = 10.0
 @pytest.fixture
 async def target(redis_servers: Servers) -> AsyncIterator[ImportTarget]:
     async with AsyncExitStack() as stack:
-        yield await open_target(at(redis_servers.fresh("valkey")), stack)
+        opened = await open_target(at(redis_servers.fresh("valkey")), stack)
+        await opened.take_over(stack)
+        yield opened
 
 
 def planned(target: ImportTarget) -> ImportPlan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from sharebroker_server.broker.archive_folder import ArchiveFolder
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_selection import Selection
 from sharebroker_server.broker.core.archive_topics import Choices
-from sharebroker_server.broker.importing import import_archive
+from sharebroker_server.broker.import_target import ImportTarget
+from sharebroker_server.broker.importing import Imported, import_archive
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from tests.testkit.servers import kinds
@@ -150,6 +153,45 @@ async def test_a_damaged_archive_is_rejected_and_creates_no_topic(
 
 
 @ONE
+async def test_of_two_imports_at_the_same_time_one_is_complete(url: str, tmp_path: Path) -> None:
+    """They have the same topics, as two exports of one cluster have."""
+    for name in ("one", "other"):
+        make_archive(tmp_path / name)
+    manifest = tmp_path / "other" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"archive"', b'"another"'))
+    results = await asyncio.gather(
+        *(imported(url, tmp_path / name) for name in ("one", "other")), return_exceptions=True
+    )
+    assert sorted(isinstance(result, Imported) for result in results) == [False, True]
+    [failure] = [str(result) for result in results if isinstance(result, ArchiveError)]
+    assert "already exists" in failure
+    await exported(url, tmp_path / "two")
+    assert content(tmp_path / "two") == content(tmp_path / "one")
+
+
+@ONE
+async def test_an_import_that_another_one_replaced_creates_no_topic(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_archive(tmp_path / "one")
+    take_over = ImportTarget.take_over
+
+    async def then_stalls(target: ImportTarget, stack: AsyncExitStack) -> None:
+        await take_over(target, stack)
+        leases = target.stores.leases
+        [lease] = await leases.read(["import"])
+        assert lease is not None
+        await leases.release("import", lease.owner)
+        await leases.claim("import", "1/1", 10.0)
+
+    monkeypatch.setattr(ImportTarget, "take_over", then_stalls)
+    with pytest.raises(ArchiveError, match=r"stood still, and another process took over .* \(import\)"):
+        await imported(url, tmp_path / "one")
+    async with opened(url) as stores:
+        assert not await stores.log.last_position("catalog")
+
+
+@ONE
 async def test_records_of_an_unknown_topic_are_kept(url: str, tmp_path: Path) -> None:
     make_archive(tmp_path / "one")
     async with opened(url) as stores:
@@ -163,11 +205,11 @@ async def test_records_of_an_unknown_topic_are_kept(url: str, tmp_path: Path) ->
 
 
 @ONE
-async def test_a_cluster_with_a_server_is_rejected(url: str, tmp_path: Path) -> None:
+async def test_a_server_that_does_not_hand_over_is_named(url: str, tmp_path: Path) -> None:
     make_archive(tmp_path / "one")
     async with opened(url) as stores:
         await stores.leases.claim("group-coordinator:1", "1/1", 60.0)
-    with pytest.raises(ArchiveError, match="A server of the cluster runs: it holds the lease of group-coo"):
+    with pytest.raises(ArchiveError, match="Another process holds the lease of group-coordinator:1"):
         await import_archive(
             at(url, "broker.session.timeout.ms=1000"), tmp_path / "one", Choices(), Killer(999).begin
         )

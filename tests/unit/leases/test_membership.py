@@ -11,7 +11,7 @@ import pytest
 from sharebroker_server.leases import membership
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import PortProbe
-from sharebroker_server.leases.port import ClusterMember
+from sharebroker_server.leases.port import IMPORTING, ClusterMember
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually
 from tests.unit.leases.harness import SHARDS, TTL, Cluster
@@ -76,6 +76,18 @@ async def test_broker_without_heartbeats_keeps_its_leases_while_it_listens(clust
     await cluster.pass_time(6, second)
     assert not second.held() & kept
     assert first.member in second.holder.members
+
+
+async def test_an_import_has_no_port_and_its_announcement_expires(cluster: Cluster) -> None:
+    node = cluster.node(1)
+    importing = ClusterMember("2/1", 2, frozenset({IMPORTING}), "import")
+    cluster.refusing.add(importing.address)
+    await cluster.pass_time(2, node)
+    await cluster.store.announce(importing, 5.0)
+    await cluster.pass_time(4, node)
+    assert not node.held(), "it may stand still for a while"
+    await cluster.pass_time(3, node)
+    assert node.held() == set(SHARDS)
 
 
 async def test_broker_with_heartbeats_is_alive_even_if_its_port_refuses(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from sharebroker_server.leases import observe
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import MembershipLogger
-from sharebroker_server.leases.port import ClusterMember
+from sharebroker_server.leases.port import IMPORTING, ClusterMember
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 
@@ -86,6 +86,15 @@ async def test_members_that_leave_or_die_are_logged(
     line, *_ = await harness.round()
     assert (line["event"], line["log_level"], line["address"]) == (event, level, "node2:9090")
     assert line["roles"] == [ROLE]
+
+
+async def test_an_import_that_ends_is_not_logged_as_lost(harness: Harness) -> None:
+    await harness.round()
+    await harness.store.announce(ClusterMember("2/1", 2, frozenset({IMPORTING}), "import"), TTL)
+    assert {line["event"] for line in await harness.round()} == {"import announced", "leases moved"}
+    await harness.store.withdraw("2/1")
+    line, *_ = await harness.round()
+    assert (line["event"], line["log_level"]) == ("import ended", "info")
 
 
 async def test_present_members_are_not_logged_and_handed_over_leases_are(

@@ -9,8 +9,8 @@ import pytest
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.names import CATALOG, kind_of, partition, shard
-from sharebroker_server.leases.placement import preferred, succeeds
-from sharebroker_server.leases.port import ClusterMember
+from sharebroker_server.leases.placement import preferred, spread, succeeds
+from sharebroker_server.leases.port import IMPORTING, ClusterMember
 from tests.unit.leases.harness import TTL, Cluster
 
 
@@ -34,6 +34,15 @@ def test_no_member_is_preferred_without_the_role() -> None:
     assert preferred("catalog", "group-coordinator", []) is None
     assert preferred("catalog", "group-coordinator", [gateway]) is None
     assert preferred("catalog", "gateway", [gateway]) == gateway
+
+
+def test_no_member_owns_a_coordinator_while_an_import_writes() -> None:
+    roles = frozenset({"group-coordinator", "share-coordinator", "share-partition-leader"})
+    server = ClusterMember("1/1", 1, roles, "node1:9090")
+    members = [server, ClusterMember("2/1", 2, frozenset({IMPORTING}), "import")]
+    assert spread(["share-coordinator:0"], "share-coordinator", members) == {}
+    assert preferred("catalog", "group-coordinator", iter(members)) is None
+    assert preferred("partition:t:0", "share-partition-leader", members) == server
 
 
 def test_resource_names_contain_their_kind() -> None:

@@ -50,7 +50,7 @@ def import_(
 ) -> None:
     """Write the topics and groups of an archive into a cluster.
 
-    No server of the cluster may run. An interrupted import continues when the command is repeated.
+    The cluster may serve. An interrupted import continues when the command is repeated.
     """
     # The help needs none of these modules.
     from sharebroker_server.broker.core.archive_selection import Selection

@@ -68,6 +68,11 @@ class ImportPlan:
         """Returns the resource of a partition in the cluster."""
         return names.partition(self.topics[partition.topic_id].topic_id, partition.partition)
 
+    def check_topics_of(self, earlier: ImportPlan) -> None:
+        """Raises ArchiveError if an earlier plan creates other topics."""
+        if self.topics != earlier.topics:
+            raise ArchiveError("The topics of the cluster changed during the import. Repeat the command.")
+
     @property
     def group_ids(self) -> set[str]:
         """The ids of the groups."""

@@ -62,7 +62,7 @@ async def metadata_of(
             topics[name] = _failed(name, failure) if failure else await _topic(gateway, name, create=create)
     return pb.MetadataResponse(
         cluster_id=await cluster_id(gateway, deadline),
-        nodes=[_node(member) for member in gateway.router.members],
+        nodes=[_node(member) for member in gateway.router.members if not member.is_importing],
         topics=topics.values(),
     )
 

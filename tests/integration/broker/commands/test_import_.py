@@ -74,12 +74,24 @@ async def test_an_archive_of_another_version_is_rejected(archive: str, tmp_path:
     }
 
 
-async def test_a_folder_whose_server_runs_is_rejected(archive: str) -> None:
-    with one_process() as cluster:
-        data = str(embedded(cluster).parent)
-        assert "is in use by another process" in await rejected(archive, "--data", data)
+async def test_topics_are_imported_while_a_server_works(archive: str) -> None:
+    """A group of the cluster receives each record once, and an import that exists already is rejected."""
+    with one_process(*SET) as cluster:
+        words = [archive, "--data", str(embedded(cluster).parent), *SET]
         async with connected(cluster.address) as client:
-            await client.create()
+            topic, _ = await client.create()
+            group_id = await client.group()
+            await client.publish(topic, map(str, range(20)))
+            held = await client.acquire_all(group_id, topic, 10, "a")
+            done = await command("import", *words)
+            assert done.returncode == 0, done.stderr
+            listed = await command("topics", "list", "--server", cluster.address, "--json")
+            names = {each["name"] for each in json.loads(listed.stdout)}
+            assert {topic, "bills", "orders"} <= names
+            assert set(await client.acknowledge(group_id, "a", held)) == {0}
+            rest = await client.acquire_all(group_id, topic, 10, "b")
+            assert sorted(int(each.text) for each in [*held, *rest]) == [*range(20)]
+            assert "already exists" in await rejected(*words)
 
 
 async def test_topics_can_be_renamed(archive: str, tmp_path: Path) -> None:

@@ -92,6 +92,15 @@ def test_a_repeated_import_plans_the_same() -> None:
     assert planned(there=groups(*first.groups)).groups[0] == share_group("g")[0]
 
 
+def test_a_plan_for_other_topics_than_an_earlier_one_is_rejected() -> None:
+    plan = planned()
+    planned().check_topics_of(plan)
+    # The cluster has a topic with the id of another one by now.
+    changed = planned(topics=(TopicRecord(replace(ORDERS, name="others")),))
+    with pytest.raises(ArchiveError, match="topics of the cluster changed"):
+        changed.check_topics_of(plan)
+
+
 def test_a_group_starts_above_the_groups_that_were_deleted() -> None:
     assert planned(there=groups(FloorRecord(30))).groups[0] == GroupRecord("g", 31, 9, 31)
 
