@@ -114,6 +114,20 @@ def configure_logging(how: Format = "auto") -> None:
     set_level("info")
 
 
+class WarningsOnStderr:
+    """Logs warnings and errors on standard error in a block: standard output is for the result."""
+
+    def __enter__(self) -> None:
+        self._before = structlog.get_config()
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+
+    def __exit__(self, *_: object) -> None:
+        structlog.configure(**self._before)
+
+
 def set_level(level: str) -> None:
     """Sets the minimum level. Raises KeyError."""
     _threshold.level = LEVELS[level]

@@ -61,13 +61,14 @@ def run_copy(
 
     from sharebroker_server.broker.core.archive_contents import ArchiveError
     from sharebroker_server.broker.core.backup_contents import BackupError
+    from sharebroker_server.broker.logs import WarningsOnStderr
     from sharebroker_server.leases.port import LeasesUnavailable
     from sharebroker_server.redis_link.port import RedisError
     from sharebroker_server.stream_log.port import LogError, LogFull
 
     columns = (BarColumn(), TaskProgressColumn(), *(unit() for unit in units), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=stderr(), disable=as_json) as progress:
+        with WarningsOnStderr(), Progress(*columns, console=stderr(), disable=as_json) as progress:
 
             def begin(size: int) -> Callable[[int], None]:
                 return partial(progress.advance, progress.add_task("", total=size))

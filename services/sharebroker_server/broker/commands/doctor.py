@@ -47,6 +47,7 @@ def doctor(
     from sharebroker_protocol.errors import KafkaError
     from sharebroker_server.broker.commands.cluster_examination import examine
     from sharebroker_server.broker.core.diagnosis import Level
+    from sharebroker_server.broker.logs import WarningsOnStderr
     from sharebroker_server.config.broker import BrokerConfig
     from sharebroker_server.redis_link.port import RedisError
 
@@ -55,7 +56,8 @@ def doctor(
     try:
         if server is not None:
             Address.parse(server)
-        findings = asyncio.run(examine(redis, BrokerConfig.parse(set_ or ()), server, data))
+        with WarningsOnStderr():
+            findings = asyncio.run(examine(redis, BrokerConfig.parse(set_ or ()), server, data))
     except (RedisError, KafkaError) as error:
         print_failure(error, as_json, "sharebroker doctor", str(error))
         raise typer.Exit(BAD_USAGE) from None

@@ -6,6 +6,7 @@ import json
 from functools import partial
 
 import pytest
+import structlog
 import typer
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -43,6 +44,23 @@ def test_the_result_as_json_has_no_progress(capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr()
     assert json.loads(shown.out) == {"files": 1, "bytes": 1500, "taken_at": 0.0}
     assert shown.err == ""
+
+
+def test_log_lines_are_beside_the_result_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    log = structlog.get_logger()
+
+    async def logging_copy(begin: Begin) -> BackupContents:
+        log.info("Redis reconnected")
+        log.warning("Redis connection lost")
+        return await copy(begin)
+
+    run_copy(logging_copy, "sharebroker backup", DESCRIBE, as_json=True)
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["files"] == 1
+    assert "Redis connection lost" in shown.err
+    assert "reconnected" not in shown.err
+    log.warning("afterwards")
+    assert "afterwards" in capsys.readouterr().out, "the process logs as before"
 
 
 def test_a_failure_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
