@@ -11,6 +11,7 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,38 @@ DISTRIBUTIONS = {
     "sharebroker_protocol": ROOT / "libs" / "protocol",
     "sharebroker": ROOT / "libs" / "python_client",
 }
+SPARK = ROOT / "libs" / "spark_source"
 
 
 def contents(distribution: str, target: Path) -> list[str]:
     """Builds the wheel of a distribution and returns the paths of its files."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-    subprocess.run(command, cwd=DISTRIBUTIONS[distribution], check=True, capture_output=True, timeout=60)
+    folder = DISTRIBUTIONS.get(distribution, SPARK)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
     (wheel,) = target.glob(f"{distribution}-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return archive.namelist()
+
+
+OWN_REQUIREMENTS = {
+    "sharebroker_server": {f"sharebroker-protocol=={version}", f"sharebroker[cli]=={version}"},
+    "sharebroker_protocol": set(),
+    "sharebroker": {f"sharebroker-protocol=={version}"},
+    "sharebroker_spark": {f"sharebroker-protocol=={version}", f"sharebroker=={version}"},
+}
+
+
+@pytest.mark.parametrize("distribution", OWN_REQUIREMENTS)
+def test_wheel_has_the_licence_and_requires_its_own_version(distribution: str, tmp_path: Path) -> None:
+    """A client of one version and a protocol of another have different messages."""
+    info = f"{distribution}-{version}.dist-info"
+    assert f"{info}/licenses/LICENSE" in contents(distribution, tmp_path)
+    (wheel,) = tmp_path.glob(f"{distribution}-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+        metadata = message_from_bytes(archive.read(f"{info}/METADATA"))
+    required = metadata.get_all("Requires-Dist", [])
+    assert {text for text in required if text.startswith("sharebroker")} == OWN_REQUIREMENTS[distribution]
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -152,7 +176,7 @@ def test_client_without_the_extra_cli_names_it() -> None:
     )
 
 
-@pytest.mark.parametrize("folder", [*DISTRIBUTIONS.values(), ROOT / "libs" / "spark_source"])
+@pytest.mark.parametrize("folder", [*DISTRIBUTIONS.values(), SPARK])
 def test_a_distribution_reads_the_common_version(folder: Path) -> None:
     project = tomllib.loads((folder / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
