@@ -67,6 +67,10 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: KafkaError) 
 
 _TLS = re.compile(r"(?:OPENSSL_internal|UNAUTHENTICATED): ?(.*?)(?:: OK)?\.?$")
 """Extracts the reason of a failed TLS handshake from gRPC's message."""
+_NOT_GRPC = re.compile(
+    r"failed to connect to all addresses.*(Socket closed|Failed parsing HTTP/2)", re.DOTALL
+)
+"""Matches gRPC's message for a connection whose other end closed it, or sent something else, at the start."""
 
 
 def from_rpc_error(failure: grpc.RpcError) -> KafkaError:
@@ -95,6 +99,9 @@ def _trailers(failure: grpc.RpcError) -> list[tuple[str, str | bytes]]:
 def _readable(code: grpc.StatusCode, text: str) -> str:
     unreachable = re.search(r"ipv[46]:(\S+:\d+)", text)
     if code is grpc.StatusCode.UNAVAILABLE and unreachable:
+        if _NOT_GRPC.search(text):
+            server = f"The server at {unreachable.group(1)}"
+            return f"{server} did not respond in gRPC: the port may be that of Kafka clients, or require TLS."
         refused = _TLS.search(text)
         why = f" over TLS: {refused.group(1)}" if refused else ""
         return f"The server at {unreachable.group(1)} cannot be reached{why}."

@@ -78,6 +78,11 @@ def test_a_failure_of_the_transport_maps_to_a_code(status: grpc.StatusCode, code
             "last error: UNKNOWN: ipv4:10.0.0.1:9090: SSL: OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: OK",
             "The server at 10.0.0.1:9090 cannot be reached over TLS: CERTIFICATE_VERIFY_FAILED.",
         ),
+        (
+            "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:9092: Socket closed",
+            "The server at 10.0.0.1:9092 did not respond in gRPC: the port may be that of Kafka clients, "
+            "or require TLS.",
+        ),
         ("Socket closed", "Socket closed"),
     ],
 )
