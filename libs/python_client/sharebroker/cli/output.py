@@ -178,6 +178,13 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.KAFKA_STORAGE_ERROR: "Free disk space or memory on the server's Redis, then try again.",
 }
 
+_NAMES: Final[Mapping[type[Exception], str]] = {
+    TyperException: "INVALID_USAGE",
+    BadInputError: "INVALID_INPUT",
+    OSError: "IO_ERROR",
+}
+"""The names of other failures in JSON documents."""
+
 _NO_SERVER: Final = "Start a server with `sharebroker serve`, or name one with --server."
 
 
@@ -202,16 +209,24 @@ def print_failure(
 ) -> None:
     """Prints a failure to standard error: as one line for people, or as one JSON document.
 
-    The document has the name of the error, the message, and whether the same command may succeed later.
+    The document has the name of the error, the message, and whether the same command may succeed later. The
+    name is one of Kafka's errors, INVALID_USAGE, INVALID_INPUT or IO_ERROR; otherwise that of the exception.
     """
     text = message or explain(failure)
     if not as_json:
         print_notice(f"{command}: {text}")
         return
-    document: dict[str, Any] = {"error": type(failure).__name__, "message": text}
+    document: dict[str, Any] = {"error": _name(failure), "message": text}
     if isinstance(failure, KafkaError):
-        document |= {"error": failure.code.name, "retriable": failure.retriable}
+        document["retriable"] = failure.retriable
     stderr().print(json.dumps(document), markup=False)
+
+
+def _name(failure: Exception) -> str:
+    if isinstance(failure, KafkaError):
+        return failure.code.name
+    names = (name for kind, name in _NAMES.items() if isinstance(failure, kind))
+    return next(names, type(failure).__name__)
 
 
 def _sentences(error: KafkaError) -> tuple[str, ...]:

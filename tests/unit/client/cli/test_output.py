@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
+import typer
 from rich.console import Console
 
-from sharebroker.cli.output import Column, cell, explain, numbers, printable, table, text
+from sharebroker.cli.output import Column, cell, explain, numbers, print_failure, printable, table, text
 from sharebroker.cli.reading import BadInputError
 from sharebroker_protocol.errors import TRANSPORT, ErrorCode, FieldViolation, KafkaError
 from tests.testkit.tables import each
@@ -118,3 +120,20 @@ def test_retriable_errors_advise_retry() -> None:
 )
 def test_other_failures_are_one_line(failure: Exception, line: str) -> None:
     assert explain(failure) == line
+
+
+@pytest.mark.parametrize(
+    ("failure", "name"),
+    [
+        (KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "none"), "GROUP_ID_NOT_FOUND"),
+        (typer.BadParameter("none"), "INVALID_USAGE"),
+        (BadInputError("none"), "INVALID_INPUT"),
+        (FileNotFoundError(2, "No such file"), "IO_ERROR"),
+        (RuntimeError("none"), "RuntimeError"),
+    ],
+)
+def test_failures_have_stable_names_in_json(
+    failure: Exception, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_failure(failure, as_json=True)
+    assert json.loads(capsys.readouterr().err)["error"] == name
