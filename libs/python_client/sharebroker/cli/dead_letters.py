@@ -39,6 +39,7 @@ from sharebroker.dead_letter_model import (
     RedrivePage,
     RedriveResult,
 )
+from sharebroker_protocol import clock
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,6 +60,9 @@ _RESULTS: Final = columns(
 
 LETTERS_AT_ONCE: Final = 100
 """Letters of one call; Ctrl-C takes effect between two calls."""
+
+LETTERS_PER_NOTICE: Final = 100
+"""Letters after which the progress is printed."""
 
 MOST_SHOWN: Final = 1000
 """Results that are printed."""
@@ -104,10 +108,11 @@ def list_(
     """List dead letters by partition and offset."""
     where = _filter(group, source, source_partition, disposition, reason, since, until)
     with sharebroker.DeadLetters(server) as letters:
-        found = letters.list_letters(topic, where, limit)
-    print_rows([letter_row(letter) for letter in found], _LETTERS, as_json, "There are no such dead letters.")
-    if len(found) == limit and not as_json:
-        print_notice(f"The first {limit} letters are listed; --limit lists more.")
+        found = letters.list_letters(topic, where, limit + 1)
+    rows = [letter_row(letter) for letter in found[:limit]]
+    print_rows(rows, _LETTERS, as_json, "There are no such dead letters.")
+    if len(found) > limit and not as_json:
+        print_notice(f"There are more letters than {limit}; --limit lists more.")
 
 
 @app.command(
@@ -193,7 +198,7 @@ def redrive(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="The most letters: a sample to try first.")
     ] = None,
-    rate: Annotated[float, typer.Option("--rate", min=0.1, help="Letters per second.")] = 500.0,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, help="The most letters per second.")] = 500.0,
     execute: Annotated[
         bool, typer.Option("--execute", help="Redrive the letters; without it they are only checked.")
     ] = False,
@@ -229,16 +234,18 @@ def redrive(
         "validate_only": not execute,
         "reset_hops": reset_hops,
     }
-    run = RedriveRun(page_token, limit)
+    run = RedriveRun(page_token, limit, rate if execute else LETTERS_AT_ONCE)
     stopped = False
     with sharebroker.DeadLetters(server) as letters:
         try:
             while run.continues:
+                begun = clock.monotonic()
                 page = letters.redrive(topic, where, max_letters=run.most, page_token=run.token, **options)
                 run.add(page)
                 if execute and run.continues:
-                    print_notice(f"{run.letters} letters, {run.failed} of them failed; continuing.")
-                    pause(len(page.results) / rate)
+                    if run.is_notice_due():
+                        print_notice(f"{run.letters} letters, {run.failed} of them failed; continuing.")
+                    pause(len(page.results) / rate - (clock.monotonic() - begun))
         except KeyboardInterrupt:
             stopped = True
     _print_run(run, as_json=as_json, execute=execute)
@@ -281,6 +288,8 @@ def discard(
     result = {"topic": topic, "letters": found.letters, "before_offsets": found.before_offsets}
     if execute:
         print_done(result, as_json, f"Deleted {found.letters} dead letters of {topic}.")
+    elif not found.letters:
+        print_done(result, as_json, "No dead letters would be deleted.")
     else:
         print_done(result, as_json, f"{found.letters} dead letters would be deleted. Add --execute to do so.")
 
@@ -313,21 +322,26 @@ def enable(
     name = topic or f"dlq.{group}"
     with sharebroker.Admin(server) as admin:
         created = admin.enable_dead_letters(group, name, partitions, copy=copy)
-    done = "Created topic" if created else "Set topic"
+    done = "Created topic" if created else "Set up the existing topic"
     result = {"group": group, "topic": name, "created": created, "copy": copy}
     print_done(result, as_json, f"{done} {name}; failed records of group {group} go to it from now on.")
 
 
 def pause(seconds: float) -> None:
     """Waits, so that letters are redriven at the requested rate; Ctrl-C ends the wait."""
-    threading.Event().wait(seconds)
+    threading.Event().wait(max(0.0, seconds))
 
 
 class RedriveRun:
-    """What the calls of one command have done; `limit` is the most letters, None for all."""
+    """What the calls of one command have done.
 
-    def __init__(self, token: str, limit: int | None) -> None:
+    `limit` is the most letters, None for all. A call has the letters of at most one second at `rate`.
+    """
+
+    def __init__(self, token: str, limit: int | None, rate: float) -> None:
         self._limit = limit
+        self._at_once = max(1, int(min(LETTERS_AT_ONCE, rate)))
+        self._next_notice = LETTERS_PER_NOTICE
         self.token = token
         self.continues = True
         self.letters = self.failed = 0
@@ -337,7 +351,7 @@ class RedriveRun:
     @property
     def most(self) -> int:
         """The most letters of the next call."""
-        return LETTERS_AT_ONCE if self._limit is None else min(LETTERS_AT_ONCE, self._limit - self.letters)
+        return self._at_once if self._limit is None else min(self._at_once, self._limit - self.letters)
 
     def add(self, page: RedrivePage) -> None:
         """Adds the outcome of a call."""
@@ -346,6 +360,13 @@ class RedriveRun:
         self.failed += sum(result.error is not None for result in page.results)
         self.results += page.results[: MOST_SHOWN - len(self.results)]
         self.continues = bool(self.token) and self.most > 0
+
+    def is_notice_due(self) -> bool:
+        """Returns True once for each LETTERS_PER_NOTICE letters."""
+        due = self.letters >= self._next_notice
+        if due:
+            self._next_notice = self.letters + LETTERS_PER_NOTICE
+        return due
 
 
 def _print_run(run: RedriveRun, *, as_json: bool, execute: bool) -> None:
@@ -372,8 +393,12 @@ def _filter(
 ) -> DeadLetterFilter:
     """Raises typer.BadParameter for an invalid value."""
     if disposition not in ("", *DISPOSITIONS):
-        raise typer.BadParameter(f"{disposition!r} is not one of {', '.join(DISPOSITIONS)}.")
-    first, last = (parse_time(time).timestamp() if time else None for time in (since, until))
+        problem = f"{disposition!r} is not one of {', '.join(DISPOSITIONS)}."
+        raise typer.BadParameter(problem, param_hint="--disposition")
+    first, last = (
+        parse_time(time, option).timestamp() if time else None
+        for time, option in ((since, "--since"), (until, "--until"))
+    )
     return DeadLetterFilter(group, source, source_partition, disposition, reason, first, last)
 
 

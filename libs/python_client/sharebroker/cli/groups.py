@@ -230,10 +230,10 @@ def retry(
     group: Group,
     topic: Topic,
     partition: Annotated[
-        int | None, typer.Argument(metavar="[PARTITION", min=0, max=MOST, help="Number of the partition.")
+        int | None, typer.Argument(metavar="PARTITION", min=0, max=MOST, help="Number of the partition.")
     ] = None,
     offsets: Annotated[
-        list[int] | None, typer.Argument(metavar="OFFSET...]", min=0, help="Offsets of failed records.")
+        list[int] | None, typer.Argument(metavar="OFFSET", min=0, help="Offsets of failed records.")
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="All failed records (of the partition) that were not retried yet.")
@@ -263,6 +263,8 @@ def retry(
         if offsets and partition is not None:
             selected[partition] = offsets
         else:
+            admin.describe_group(group)  # an unknown group has no failed records either
+            _check_partition(admin, topic, partition)
             selected = unretried(admin.failed_records(group, topic, include_retried=True), partition)
         results = admin.retry_failed_records(
             group,
@@ -401,10 +403,18 @@ def _failed(admin: Admin, group: str, topic: str) -> FailedListing:
     try:
         return admin.failed_records(group, topic, include_retried=True)
     except KafkaError as error:
-        if not error.retriable:
+        if not error.retriable or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         print_notice(f"What was retried in {topic} is not shown: {error.message}")
         return admin.failed_records(group, topic)
+
+
+def _check_partition(admin: Admin, topic: str, partition: int | None) -> None:
+    """Raises UNKNOWN_TOPIC_OR_PARTITION unless the topic has the partition."""
+    number = admin.describe_topic(topic).partitions
+    if partition is not None and partition >= number:
+        text = f"Topic {topic} has partitions 0 to {number - 1}, not {partition}."
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 def unretried(listing: FailedListing, partition: int | None) -> dict[int, Iterable[int]]:

@@ -87,11 +87,12 @@ def _time_with_zone(text: str) -> datetime | None:
     return None if time.tzinfo is None else time
 
 
-def parse_time(text: str) -> datetime:
-    """Parses an ISO 8601 time with zone. Raises typer.BadParameter."""
+def parse_time(text: str, option: str | None = None) -> datetime:
+    """Parses an ISO 8601 time with zone. Raises typer.BadParameter, which names the option."""
     time = _time_with_zone(text)
     if time is None:
-        raise typer.BadParameter(f"{text!r} is not a time such as 2026-01-31T08:00:00+00:00.")
+        problem = f"{text!r} is not a time such as 2026-01-31T08:00:00+00:00."
+        raise typer.BadParameter(problem, param_hint=option)
     return time
 
 

@@ -12,6 +12,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from tests.integration.client.cli.commands import MAIN, create_group
 from tests.integration.client.cli.conftest import Command
 from tests.support.client import unique
+from tests.testkit.brokers import Cluster
 
 
 def test_topic_is_created_altered_and_deleted(sharebroker: Command, group: str) -> None:
@@ -242,6 +243,13 @@ def test_unreachable_server_is_one_line_and_code_1() -> None:
     assert "sharebroker serve" in ran.stderr
 
 
+def test_the_port_of_kafka_clients_is_named(cluster: Cluster) -> None:
+    arguments = ["topics", "list", "--server", cluster.kafka]
+    ran = subprocess.run([*MAIN, *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert f"{cluster.kafka} did not respond in gRPC: the port may be that of Kafka clients" in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
@@ -249,13 +257,15 @@ def test_unreachable_server_is_one_line_and_code_1() -> None:
         (("groups", "offsets", "absent"), 1, "GROUP_ID_NOT_FOUND"),
         (("state", "show", "absent", "nowhere", "0"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("verify", "absent", "nowhere"), 2, "GROUP_ID_NOT_FOUND"),
-        (("groups", "reset", "g"), 2, "MissingParameter"),
+        (("groups", "reset", "g"), 2, "INVALID_USAGE"),
+        (("topics", "list", "--bogus"), 2, "INVALID_USAGE"),
+        (("nonsense",), 2, "INVALID_USAGE"),
     ],
 )
 def test_with_json_a_failure_is_a_json_document(
     server: str, arguments: tuple[str, ...], code: int, error: str
 ) -> None:
-    words = [*MAIN, *arguments, "--json", *([] if error == "MissingParameter" else ["--server", server])]
+    words = [*MAIN, *arguments, "--json", *([] if error == "INVALID_USAGE" else ["--server", server])]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (code, "")
     failure = json.loads(ran.stderr)
@@ -274,7 +284,12 @@ def _retry(server: str, sharebroker: Command, topic: str, group: str, partition:
     assert refused.code == 1
     assert [row["error"].split(":")[0] for row in refused.data] == ["RESOURCE_NOT_FOUND"] * 2
     assert sharebroker("groups", "retry", group, topic).code == 2
-    assert sharebroker("groups", "retry", unique("no"), topic, "0", "0").code != 0
+    for wrong in (
+        (unique("no"), topic, "0", "0"),
+        (unique("no"), topic, "--all"),
+        (group, topic, "7", "--all"),
+    ):
+        assert isinstance(sharebroker("groups", "retry", *wrong).failure, KafkaError), wrong
     (row,) = sharebroker("groups", "retry", *place, "0", "--execute", "--request-id", "a", "--json").data
     assert (row["first_offset"], row["copy_offset"], row["error"]) == (0, 3, None)
     (again,) = sharebroker("groups", "retry", *place, "0", "--execute", "--request-id", "a", "--json").data

@@ -69,7 +69,8 @@ def test_letters_are_listed_summarised_and_shown(sharebroker: Command, letters: 
     ]
     assert "no account 1" in sharebroker("dead-letters", "list", letters, "--reason", "ACCOUNT 1").out
     listed = sharebroker("dead-letters", "list", letters, "--limit", "1")
-    assert "first 1 letters" in listed.err
+    assert listed.err == "There are more letters than 1; --limit lists more.\n"
+    assert sharebroker("dead-letters", "list", letters, "--limit", "3").err == ""
     assert (
         sharebroker("dead-letters", "list", letters, "--group", "none").err
         == "There are no such dead letters.\n"
@@ -148,6 +149,7 @@ def test_letters_are_discarded(
         "before_offsets": {"0": 3},
     }
     assert [row["offset"] for row in sharebroker("dead-letters", "list", letters, "--json").data] == [3]
+    assert sharebroker(*discard).err == "No dead letters would be deleted.\n"
     assert (
         sharebroker("dead-letters", "discard", letters, "--execute").err
         == f"Deleted 1 dead letters of {letters}.\n"
@@ -172,7 +174,10 @@ def test_a_group_gets_a_dead_letter_topic(sharebroker: Command, group: str) -> N
     made = sharebroker("dead-letters", "enable", group, "--partitions", "2", "--json").data
     assert made == {"group": group, "topic": f"dlq.{group}", "created": True, "copy": True}
     again = sharebroker("dead-letters", "enable", group, "--no-copy")
-    assert again.err == f"Set topic dlq.{group}; failed records of group {group} go to it from now on.\n"
+    assert (
+        again.err
+        == f"Set up the existing topic dlq.{group}; failed records of group {group} go to it from now on.\n"
+    )
     values = {row["name"]: row["value"] for row in sharebroker("groups", "config", group, "--json").data}
     assert values["errors.deadletterqueue.topic.name"] == f"dlq.{group}"
     assert values["errors.deadletterqueue.copy.record.enable"] == "false"

@@ -86,24 +86,31 @@ def test_records_that_were_retried_are_not_retried_with_all_others() -> None:
     assert [list(offsets) for offsets in unretried(repeated, 0).values()] == [[]]
 
 
-@pytest.mark.parametrize("retriable", [True, False])
+@pytest.mark.parametrize(
+    ("code", "listed"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, False),
+    ],
+)
 def test_failed_records_are_listed_without_their_leaders(
-    retriable: bool, capsys: pytest.CaptureFixture[str]
+    code: ErrorCode, listed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Listing:
         def failed_records(self, *_: str, include_retried: bool = False) -> FailedListing:
             if include_retried:
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER if retriable else ErrorCode.GROUP_AUTHORIZATION_FAILED
                 raise KafkaError(code, "no leader")
             return FailedListing((entry(0, 1, 1),), {})
 
     admin = cast("Admin", Listing())
-    if retriable:
+    if listed:
         assert len(_failed(admin, "billing", "orders").entries) == 1
         assert "not shown: no leader" in capsys.readouterr().err
     else:
         with pytest.raises(KafkaError):
             _failed(admin, "billing", "orders")
+        assert capsys.readouterr().err == ""
 
 
 def test_neighbours_with_the_same_outcome_have_one_row() -> None:
