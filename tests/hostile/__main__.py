@@ -11,6 +11,7 @@ import typer
 from tests.hostile.attacks import Attack, catalog_attacks, produce_attacks
 from tests.hostile.byte_attacks import byte_attacks
 from tests.hostile.entry_attacks import entry_attacks
+from tests.hostile.frame_attacks import frame_attacks
 from tests.hostile.grpc_attacks import grpc_attacks
 from tests.hostile.honest import honest_client
 from tests.hostile.memory import peak_memory
@@ -39,7 +40,14 @@ async def _run(seconds: float, only: str) -> bool:
     well = True
     columns = "publish acquire     ack rounds failed    MiB   peak"
     typer.echo(f"{'attack':45} {columns}")
-    attacks = (produce_attacks(), catalog_attacks(), entry_attacks(), byte_attacks(), grpc_attacks())
+    attacks = (
+        produce_attacks(),
+        catalog_attacks(),
+        entry_attacks(),
+        byte_attacks(),
+        grpc_attacks(),
+        frame_attacks(),
+    )
     for attack in chain(*attacks):
         if only in attack.name:
             with one_process("--fsync", "everysec") as cluster:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _SETTINGS, _PING, _WINDOW_UPDATE = 0, 1, 4, 6, 8
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
 _ACK: Final = 1
-_END_HEADERS: Final = 4
+END_HEADERS: Final = 4
 _INITIAL_WINDOW: Final = 65_535
-_LARGEST_FRAME: Final = 16_384
+LARGEST_FRAME: Final = 16_384
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -21,7 +21,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
 
 
-def _literal(name: str, value: str) -> bytes:
+def literal(name: str, value: str) -> bytes:
     """Returns a header field without indexing (RFC 7541, section 6.2.2); lengths below 127."""
     return b"\0" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
 
@@ -37,7 +37,7 @@ def request_headers(method: str, encoding: str = "identity") -> bytes:
         "content-type": "application/grpc",
         "grpc-encoding": encoding,
     }
-    return b"".join(_literal(name, value) for name, value in fields.items())
+    return b"".join(literal(name, value) for name, value in fields.items())
 
 
 class Connection:
@@ -57,13 +57,13 @@ class Connection:
             head = await self._reader.readexactly(9)
             payload = await self._reader.readexactly(int.from_bytes(head[:3]))
             kind, flags, stream = head[3], head[4], int.from_bytes(head[5:])
-            if kind == _WINDOW_UPDATE:
+            if kind == WINDOW_UPDATE:
                 self._windows[stream] += int.from_bytes(payload)
                 self._changed.set()
-            elif kind == _SETTINGS and not flags:
-                self._writer.write(frame(_SETTINGS, _ACK, 0))
-            elif kind == _PING and not flags:
-                self._writer.write(frame(_PING, _ACK, 0, payload))
+            elif kind == SETTINGS and not flags:
+                self._writer.write(frame(SETTINGS, _ACK, 0))
+            elif kind == PING and not flags:
+                self._writer.write(frame(PING, _ACK, 0, payload))
 
     async def begin(self, stream: int, method: str, size: int) -> None:
         """Begins a call whose message has `size` bytes, and sends all but the last byte."""
@@ -71,18 +71,18 @@ class Connection:
         await self._send(stream, b"\0" + size.to_bytes(4))
         sent = 1
         while sent < size:
-            sent += await self._send(stream, bytes(min(size - sent, _LARGEST_FRAME)))
+            sent += await self._send(stream, bytes(min(size - sent, LARGEST_FRAME)))
 
     async def compressed(self, stream: int, method: str, message: bytes) -> None:
         """Sends a message that is compressed with gzip already."""
         self._open(stream, request_headers(method, "gzip"))
         data = b"\1" + len(message).to_bytes(4) + message
         while data:
-            data = data[await self._send(stream, data[:_LARGEST_FRAME]) :]
+            data = data[await self._send(stream, data[:LARGEST_FRAME]) :]
 
     def _open(self, stream: int, headers: bytes) -> None:
         self._windows[stream] += self._initial
-        self._writer.write(frame(_HEADERS, _END_HEADERS, stream, headers))
+        self._writer.write(frame(HEADERS, END_HEADERS, stream, headers))
 
     async def _send(self, stream: int, data: bytes) -> int:
         while not (allowed := min(len(data), self._windows[0], self._windows[stream])):
@@ -90,7 +90,7 @@ class Connection:
             await self._changed.wait()
         self._windows[0] -= allowed
         self._windows[stream] -= allowed
-        self._writer.write(frame(_DATA, 0, stream, data[:allowed]))
+        self._writer.write(frame(DATA, 0, stream, data[:allowed]))
         await self._writer.drain()
         return allowed
 
@@ -101,7 +101,7 @@ async def connected(address: str) -> AsyncIterator[Connection]:
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        writer.write(_PREFACE + frame(_SETTINGS, 0, 0))
+        writer.write(PREFACE + frame(SETTINGS, 0, 0))
         yield Connection(reader, writer)
     finally:
         writer.transport.abort()

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -22,6 +22,11 @@ from sharebroker_server.rpc.tls import Tls
 _IDENTITY_ONLY = 1
 """The set of compression algorithms whose only element is `identity`: no compression."""
 
+MAX_METADATA: Final = 18 * 1024
+"""Bytes of the headers of a call, 32 for each and its name included (RFC 9113, section 6.5.2).
+
+An access token has up to 16 KiB."""
+
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_READ),
     ("grpc.max_send_message_length", MAX_RESPONSE),
@@ -30,6 +35,11 @@ SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.server_handshake_timeout_ms", 10_000),  # TLS and HTTP/2 settings; as the Kafka listener's
     ("grpc.max_concurrent_streams", 10_000),
+    # Without these gRPC rejects calls at random from 8 KiB on.
+    ("grpc.max_metadata_size", MAX_METADATA),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA + 2048),
+    # Otherwise gRPC keeps a rejected call and its headers for up to a second.
+    ("grpc.http.tarpit", 0),
     # Otherwise gRPC buffers megabytes of each stream that is not read. A message in reading has more.
     ("grpc.http2.bdp_probe", 0),
     # gRPC checks the size of a message before it decompresses it, so a small message could use gigabytes.

@@ -21,6 +21,7 @@ from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.message_limits import MAX_MESSAGE
 from sharebroker_server.rpc.server import GrpcServer, Service
 from sharebroker_server.rpc.stubs import RemoteStub
+from sharebroker_server.security.oauthbearer import LONGEST_BEARER_TOKEN
 from tests.integration.rpc.harness import FAILURE, SERVICE, Leader, caught, echo, register
 from tests.testkit.waiting import eventually
 
@@ -216,6 +217,22 @@ async def test_requests_of_clients_are_limited_in_size_and_fields(public_address
         records = [produce_pb2.PublishRecord(value=bytes(100))] * 10_000
         response = await publish(produce_pb2.PublishRequest(records=records), timeout=30)
         assert response.positions[0].offset == len(records)
+
+
+async def test_headers_of_a_call_are_limited_but_fit_the_longest_token(address: str) -> None:
+    """gRPC rejects calls at random between its two limits, so many calls show that none is rejected."""
+    token = ("authorization", "Bearer " + "x" * LONGEST_BEARER_TOKEN)
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = pb_grpc.SharePartitionLeaderServiceStub(channel)
+
+        async def status(*metadata: tuple[str, str]) -> grpc.StatusCode:
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                await stub.Produce(pb.ProduceRequest(), metadata=metadata, timeout=30)
+            return failure.value.code()
+
+        accepted = {await status(token) for _ in range(50)}
+        assert accepted == {grpc.StatusCode.FAILED_PRECONDITION}, "the servicer's"
+        assert await status(token, ("another", "x" * 5000)) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_unary_call_without_a_request_is_rejected(public_address: str) -> None:
