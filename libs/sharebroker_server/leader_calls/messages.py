@@ -108,7 +108,7 @@ _RECONCILED = _conversion(
 )
 _APPEND_PART = _conversion(AppendPart, pb.ProduceRequest.Partition)
 _APPEND = _conversion(AppendCall, pb.ProduceRequest, parts=Mapped("partitions", nested=_APPEND_PART))
-_APPENDED = _conversion(AppendResult, pb.ProduceResponse.Partition)
+_APPENDED = _conversion(AppendResult, pb.ProduceResponse.Partition, offsets=Mapped(decode=tuple))
 _LETTERS = _conversion(
     LettersCall,
     pb.AppendDeadLettersRequest,

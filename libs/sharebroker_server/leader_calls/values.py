@@ -152,15 +152,20 @@ class AppendCall(NamedTuple):
     """Record batches of one producer. Transactional batches need the `transactional_id`.
 
     `adds_partitions` adds their partitions to the transaction; otherwise they must be part of it (KIP-890).
+    `duplicate_offsets`: the caller uses `AppendResult.offsets`.
     """
 
     parts: Sequence[AppendPart]
     transactional_id: str = ""
     adds_partitions: bool = False
+    duplicate_offsets: bool = False
 
 
 class AppendResult(NamedTuple):
-    """One partition's appended offsets, durable, or its error; `log_append_time` in milliseconds."""
+    """One partition's appended offsets, durable, or its error; `log_append_time` in milliseconds.
+
+    `offsets` has the offset of each record if these are not consecutive.
+    """
 
     topic_id: str
     partition: int
@@ -170,6 +175,7 @@ class AppendResult(NamedTuple):
     last_offset: int = 0
     log_append_time: int = 0
     log_start_offset: int = 0
+    offsets: tuple[int, ...] = ()
 
 
 class LettersCall(NamedTuple):

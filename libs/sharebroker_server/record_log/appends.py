@@ -20,6 +20,7 @@ from sharebroker_server.record_log.core.batch import (
 from sharebroker_server.record_log.core.message_ids import (
     MessageIds,
     Original,
+    repeated_offsets,
     repeated_ranges,
     repeated_run,
 )
@@ -36,11 +37,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The offsets of a produce request; `log_append_time` in ms, -1 unless the topic uses LogAppendTime."""
+    """The offsets of a produce request; `log_append_time` in ms, -1 unless the topic uses LogAppendTime.
+
+    `offsets` has the offset of each record if these are not consecutive.
+    """
 
     base_offset: int
     last_offset: int
     log_append_time: int
+    offsets: tuple[int, ...] = ()
+
+    def offset_of(self, place: int) -> int:
+        """Returns the offset of a record by its place in the request."""
+        return self.offsets[place] if self.offsets else self.base_offset + place
 
 
 def _future() -> asyncio.Future[Appended]:
@@ -51,7 +60,8 @@ def _future() -> asyncio.Future[Appended]:
 class RecordsAppend:
     """The record batches of a produce request, and the message ids and delivery times of their records.
 
-    `result` resolves when they are durable, or fails with the reason why they are not.
+    `duplicate_offsets`: the response has an offset for each record, not only for the first one. `result`
+    resolves when they are durable, or fails with the reason why they are not.
     """
 
     data: Buffer
@@ -59,6 +69,7 @@ class RecordsAppend:
     verified: Verified | None
     ids: MessageIds = ()
     times: Sequence[int] = ()
+    duplicate_offsets: bool = False
     result: asyncio.Future[Appended] = field(default_factory=_future)
 
     @property
@@ -80,6 +91,10 @@ class RecordsAppend:
         if new and self.ids and group.draft.ids is not None:
             repeats = Repeats.of(group, first, self.ids)
         original = None if repeats is None else repeats.original
+        if repeats is not None and original is None and self.duplicate_offsets and first.producer_id < 0:
+            offsets = repeats.offsets()
+            if offsets:
+                return (), Appended(min(offsets), max(offsets), -1, offsets)
         scheduled: Sequence[Scheduled] = ()
         if new and self.times and original is None:
             scheduled = ranges_of(self.times, group.offset, group.now_ms)
@@ -137,6 +152,10 @@ class Repeats:
                 "allowed. Send fewer records at once.",
             )
         return cls(originals, ranges, transaction)
+
+    def offsets(self) -> tuple[int, ...]:
+        """Returns the offset of each original if all records are repeated, in any order."""
+        return repeated_offsets(self._originals)
 
     def add_to(self, draft: Draft, batches: Sequence[StoredBatch], ids: MessageIds) -> None:
         """Adds the batches of the append: new ids, and ranges that share groups skip."""

@@ -211,6 +211,8 @@ class PartitionLog:
         verified: Verified | None = None,
         headers: list[BatchHeader] | None = None,
         values: RecordHeaders | None = None,
+        *,
+        duplicate_offsets: bool = False,
     ) -> Appended:
         """Appends the record batches of one produce request; returns once they are durable.
 
@@ -219,7 +221,9 @@ class PartitionLog:
         `values` what it read from the headers of the records; without it the batches are validated here.
 
         Records that repeat consecutive records within `message.dedup.window.ms` are not appended: the result
-        has the offsets of the originals. Other duplicates are appended, and share groups skip them.
+        has the offsets of the originals. Other duplicates are appended, and share groups skip them. With
+        `duplicate_offsets` a batch without a producer id that has only duplicates, in any order, is not
+        appended either: the result has the offset of each original.
 
         Raises:
             KafkaError: errors of `LogSettings.headers` and `check_batch`; THROTTLING_QUOTA_EXCEEDED if the
@@ -231,9 +235,8 @@ class PartitionLog:
             headers = self.settings.headers(data, self.now_ms, values)
         if values is None:
             return await self._enqueue(RecordsAppend(data, headers, verified))
-        return await self._enqueue(
-            RecordsAppend(data, headers, verified, values.used_ids(), values.used_times())
-        )
+        ids, times = values.used_ids(), values.used_times()
+        return await self._enqueue(RecordsAppend(data, headers, verified, ids, times, duplicate_offsets))
 
     async def end_transaction(self, marker: Marker) -> Appended:
         """Appends a marker, even if the producer has no transaction here.

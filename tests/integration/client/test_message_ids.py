@@ -24,6 +24,12 @@ async def test_records_that_are_published_again_have_their_first_position(server
         request = produce.PublishRequest(topic=topic, records=records)
         first = await client.produce.Publish(request, timeout=TIMEOUT)
         assert await client.produce.Publish(request, timeout=TIMEOUT) == first
+        reverse = produce.PublishRequest(topic=topic, records=records[::-1])
+        again = await client.produce.Publish(reverse, timeout=TIMEOUT)
+        assert [*again.positions] == [*reversed(first.positions)]
+        new = produce.PublishRequest(topic=topic, records=[produce.PublishRecord(text="x", partition=0)])
+        (position,) = (await client.produce.Publish(new, timeout=TIMEOUT)).positions
+        assert position.offset == sum(each.partition == 0 for each in first.positions), "nothing was appended"
     async with AsyncProducer(server) as producer:
         metadata = await producer.publish(topic, b"x", message_id="id 7")
         position = first.positions[7]

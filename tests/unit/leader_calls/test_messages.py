@@ -128,7 +128,11 @@ APPENDS = st.builds(
     NAMES,
     st.booleans(),
 )
-APPENDED = st.builds(AppendResult, NAMES, INTS, CODES, NAMES, OFFSETS, OFFSETS, OFFSETS, OFFSETS)
+APPENDED = st.builds(
+    AppendResult,
+    *(NAMES, INTS, CODES, NAMES, OFFSETS, OFFSETS, OFFSETS, OFFSETS),
+    st.lists(OFFSETS, max_size=3).map(tuple),
+)
 DELIVERIES = st.builds(Delivery, NAMES, NAMES, INTS, st.binary(max_size=9), RUNS)
 STREAM_RESULTS = st.builds(
     StreamAckResult, INTS, OFFSETS, OFFSETS, st.just(ErrorCode.NONE), st.just(""), SECONDS

@@ -55,6 +55,47 @@ async def test_two_batches_of_one_append_are_one_repetition(harness: Harness) ->
     assert await log.append(data) == await log.append(data) == Appended(0, 2, -1)
 
 
+async def test_duplicates_in_any_order_have_the_first_offsets_also_after_a_failover(harness: Harness) -> None:
+    log = await harness.open(WINDOW)
+    await log.append(identified("abcd", time=MS))
+    for _ in range(2):
+        for ids, offsets in (("ba", (1, 0)), ("aa", (0, 0)), ("dab", (3, 0, 1))):
+            appended = await log.append(identified(ids, time=MS), duplicate_offsets=True)
+            assert appended == Appended(min(offsets), max(offsets), -1, offsets)
+            assert [appended.offset_of(place) for place in range(len(ids))] == [*offsets]
+        consecutive = await log.append(identified("bc", time=MS), duplicate_offsets=True)
+        assert consecutive == Appended(1, 2, -1)
+        log = await harness.open(WINDOW)
+    assert (log.log_end_offset, skipped(log)) == (4, [])
+
+
+async def test_duplicates_in_another_order_are_appended_beside_a_new_record(harness: Harness) -> None:
+    log = await harness.open(WINDOW)
+    await log.append(identified("ab", time=MS))
+    for ids in (["b", "a", "x"], ["b", "a", None]):
+        before = log.log_end_offset
+        appended = await log.append(identified(ids, time=MS), duplicate_offsets=True)
+        assert appended == Appended(before, before + 2, -1)
+    assert skipped(log) == [(2, 3), (5, 6)]
+
+
+async def test_duplicates_in_another_order_of_an_idempotent_producer_are_appended(harness: Harness) -> None:
+    """Its response has one base offset, and its next batch continues the sequence numbers."""
+    log = await harness.open(WINDOW)
+    await log.append(identified("ab", time=MS, producer=(7, 0, 0)))
+    again = identified("ba", time=MS, producer=(7, 0, 2))
+    assert await log.append(again, duplicate_offsets=True) == Appended(2, 3, -1)
+    assert skipped(log) == [(2, 3)]
+
+
+async def test_expired_duplicates_in_another_order_are_appended(harness: Harness) -> None:
+    log = await harness.open(WINDOW)
+    await log.append(identified("ab", time=MS))
+    harness.now += 60
+    assert await log.append(identified("ba", time=MS), duplicate_offsets=True) == Appended(2, 3, -1)
+    assert skipped(log) == []
+
+
 async def test_a_batch_with_a_new_record_is_appended_and_its_duplicates_are_marked(harness: Harness) -> None:
     log = await harness.open(WINDOW)
     await log.append(identified("ab", time=MS))

@@ -245,7 +245,7 @@ class BatchTraces:
         self._sent([span for _, span in spans])
         for index, span in spans:
             span.set_attribute(names.PARTITION, str(batch.partition))
-            if batch.error is None:
+            if batch.error is None and batch.base_offset >= 0:
                 span.set_attribute(names.OFFSET, batch.base_offset + index)
             self._tracer.end(span, batch.error)
 

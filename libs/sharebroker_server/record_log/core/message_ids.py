@@ -207,6 +207,12 @@ def repeated_run(originals: Sequence[Original | None]) -> Original | None:
     return first
 
 
+def repeated_offsets(originals: Sequence[Original | None]) -> tuple[int, ...]:
+    """Returns the offset of each original if all records repeat earlier ones; otherwise nothing."""
+    known = [original.offset for original in originals if original is not None]
+    return tuple(known) if len(known) == len(originals) else ()
+
+
 def repeated_ranges(originals: Sequence[Original | None], base_offset: int) -> list[tuple[int, int]]:
     """Returns the first and last offset of each run of duplicates in records from `base_offset` on."""
     ranges: list[tuple[int, int]] = []

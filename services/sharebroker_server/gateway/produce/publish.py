@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline, now
@@ -33,7 +34,7 @@ async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadli
     partitions = by_partition(request.records, topic, config.max_message_bytes, traces)
     parts = [AppendPart(topic.topic_id, index, batches.build()) for index, batches in partitions.items()]
     try:
-        results = await gateway.leaders.append(AppendCall(parts), deadline)
+        results = await gateway.leaders.append(AppendCall(parts, duplicate_offsets=True), deadline)
     except asyncio.CancelledError:
         if traces is not None:
             traces.cancelled()
@@ -67,6 +68,6 @@ def _positions(
 ) -> list[pb.PublishResponse.Position]:
     positions = [pb.PublishResponse.Position()] * total
     for (partition, batches), result in zip(partitions.items(), results, strict=True):
-        for offset, index in enumerate(batches.indexes, result.base_offset):
+        for offset, index in zip(result.offsets or count(result.base_offset), batches.indexes, strict=False):
             positions[index] = pb.PublishResponse.Position(partition=partition, offset=offset)
     return positions

@@ -168,7 +168,8 @@ class PublishTraces:
             if found is None:
                 continue
             records, traces = found
-            records.base_offset = result.base_offset
+            # The originals of duplicates are not consecutive: their spans have no offset.
+            records.base_offset = -1 if result.offsets else result.base_offset
             if result.error_code:
                 records.error = KafkaError(result.error_code, result.error_message)
             traces.end()

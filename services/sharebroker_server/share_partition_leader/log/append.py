@@ -44,15 +44,15 @@ class Appends:
         try:
             async with asyncio.timeout(timeout):
                 if len(call.parts) == 1:
-                    return [await self._append_part(call.parts[0], claim, validation)]
+                    return [await self._append_part(call.parts[0], call, claim, validation)]
                 return await gather_in_portions(
-                    lambda part: self._append_part(part, claim, validation), call.parts, PARTS_AT_ONCE
+                    lambda part: self._append_part(part, call, claim, validation), call.parts, PARTS_AT_ONCE
                 )
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
 
     async def _append_part(
-        self, part: AppendPart, claim: Claim | None, validation: CallValidation
+        self, part: AppendPart, call: AppendCall, claim: Claim | None, validation: CallValidation
     ) -> AppendResult:
         topic_id, partition, records = part
         try:
@@ -60,7 +60,7 @@ class Appends:
             settings = led.log.settings
             values = settings.record_headers()
             headers = await validation.headers(settings, records, led.log.now_ms, values)
-            work = self._append(led, records, headers, claim, values)
+            work = self._append(led, records, headers, claim, values, call.duplicate_offsets)
             appended = await led.traced(records, work)
         except KafkaError as error:
             return AppendResult(topic_id, partition, error.code, error.message)
@@ -71,6 +71,7 @@ class Appends:
             last_offset=appended.last_offset,
             log_append_time=appended.log_append_time,
             log_start_offset=led.log.log_start_offset,
+            offsets=appended.offsets,
         )
 
     async def _append(
@@ -80,6 +81,7 @@ class Appends:
         headers: list[BatchHeader],
         claim: Claim | None,
         values: RecordHeaders | None,
+        duplicate_offsets: bool,
     ) -> Appended:
         """Appends a producer's batches; `claim` names the transaction.
 
@@ -87,7 +89,7 @@ class Appends:
         """
         if claim is None:
             try:
-                return await led.log.append(data, None, headers, values)
+                return await led.log.append(data, None, headers, values, duplicate_offsets=duplicate_offsets)
             except UnverifiedError as error:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

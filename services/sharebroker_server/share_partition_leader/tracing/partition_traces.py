@@ -83,7 +83,7 @@ class PartitionTraces:
         for place, context in found:
             attributes = self.about("append", names.SEND)
             if isinstance(outcome, Appended):
-                attributes[names.OFFSET] = offset = outcome.base_offset + place
+                attributes[names.OFFSET] = offset = outcome.offset_of(place)
                 if not self.offsets.add(offset, context):
                     continue
             span = self.start("append", context, attributes, begun)

@@ -32,6 +32,26 @@ async def test_publish_keeps_records_without_key_together(harness: Harness) -> N
     assert len({position.partition for position in (await harness.produce.Publish(keyless)).positions}) == 1
 
 
+async def test_publish_returns_the_offset_of_each_original(harness: Harness) -> None:
+    def duplicates(request: Any) -> Any:
+        assert request.duplicate_offsets
+        response = appending(request)
+        for part in response.partitions:
+            if part.partition == 1:
+                part.offsets[:] = [17, 4]
+        return response
+
+    harness.leader.answer = duplicates
+    some = [pb.PublishRecord(value=b"x", partition=index) for index in (1, 0, 1, 0)]
+    positions = (await harness.produce.Publish(pb.PublishRequest(topic="flights", records=some))).positions
+    assert [(position.partition, position.offset) for position in positions] == [
+        (1, 17),
+        (0, 100),
+        (1, 4),
+        (0, 101),
+    ]
+
+
 WRONG = [
     ([], "records", ErrorCode.INVALID_REQUEST),
     ([pb.PublishRecord()] * 10_001, "records", ErrorCode.INVALID_REQUEST),

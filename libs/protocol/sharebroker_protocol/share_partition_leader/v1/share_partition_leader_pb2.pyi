@@ -761,10 +761,15 @@ class ProduceRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     ADDS_PARTITIONS_FIELD_NUMBER: _builtins.int
+    DUPLICATE_OFFSETS_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
     """For transactional batches; empty otherwise."""
     adds_partitions: _builtins.bool
     """Adds the partitions to the transaction (transaction.version 2); otherwise they must be part of it already."""
+    duplicate_offsets: _builtins.bool
+    """A batch without a producer id whose records all repeat earlier ones, in any order, is not appended. The response then
+    has the offset of each original.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.Partition]: ...
     def __init__(
@@ -773,10 +778,11 @@ class ProduceRequest(_message.Message):
         partitions: _abc.Iterable[Global___ProduceRequest.Partition] | None = ...,
         transactional_id: _builtins.str = ...,
         adds_partitions: _builtins.bool = ...,
+        duplicate_offsets: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adds_partitions", b"adds_partitions", "partitions", b"partitions", "transactional_id", b"transactional_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adds_partitions", b"adds_partitions", "duplicate_offsets", b"duplicate_offsets", "partitions", b"partitions", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -798,6 +804,7 @@ class ProduceResponse(_message.Message):
         LAST_OFFSET_FIELD_NUMBER: _builtins.int
         LOG_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
         LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+        OFFSETS_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
@@ -807,6 +814,10 @@ class ProduceResponse(_message.Message):
         log_append_time_ms: _builtins.int
         """-1 with CreateTime."""
         log_start_offset: _builtins.int
+        @_builtins.property
+        def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+            """Of each record, if these are not consecutive; otherwise empty."""
+
         def __init__(
             self,
             *,
@@ -818,10 +829,11 @@ class ProduceResponse(_message.Message):
             last_offset: _builtins.int = ...,
             log_append_time_ms: _builtins.int = ...,
             log_start_offset: _builtins.int = ...,
+            offsets: _abc.Iterable[_builtins.int] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "error_message", b"error_message", "last_offset", b"last_offset", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "error_message", b"error_message", "last_offset", b"last_offset", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "offsets", b"offsets", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
