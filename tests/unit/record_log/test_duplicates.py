@@ -55,7 +55,7 @@ async def test_two_batches_of_one_append_are_one_repetition(harness: Harness) ->
     assert await log.append(data) == await log.append(data) == Appended(0, 2, -1)
 
 
-async def test_duplicates_in_any_order_have_the_first_offsets_also_after_a_failover(harness: Harness) -> None:
+async def test_duplicates_in_any_order_have_their_first_offsets(harness: Harness) -> None:
     log = await harness.open(WINDOW)
     await log.append(identified("abcd", time=MS))
     for _ in range(2):
