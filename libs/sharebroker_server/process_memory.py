@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from sharebroker_server.cgroups import CGROUPS, PROC, cgroup_folders
+
 _PAGE: Final = resource.getpagesize()
 
 
@@ -27,36 +29,14 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+def available_memory(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
     """Returns the bytes that this process and its children may use: of its cgroup, else of the machine."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *_cgroup_limits(proc, cgroups)])
 
 
 def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
-    """Returns the memory limits of the cgroup of this process and of those that contain it.
-
-    A line of /proc/self/cgroup is `hierarchy:controllers:path`; the controllers are empty in version 2. In a
-    container the path may be that of the host, while the container's own cgroup is mounted as the root.
-    """
-    for line in _text(proc / "self" / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            root, name = cgroups, "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = cgroups / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        relative = Path(path.lstrip("/"))
-        for folder in (relative, *relative.parents):
-            text = _text(root / folder / name).strip()
-            if text.isdecimal():  # `max` is no limit
-                yield int(text)
-
-
-def _text(path: Path) -> str:
-    """Returns the content of a file, "" if it cannot be read."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+    for folder in cgroup_folders("memory", "memory", proc, cgroups):
+        text = folder.read("memory.max" if folder.version == 2 else "memory.limit_in_bytes")
+        if text.isdecimal():  # `max` is no limit
+            yield int(text)
