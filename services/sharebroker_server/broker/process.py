@@ -9,19 +9,19 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.garbage import shorten_collections
+from sharebroker_server.broker.identity import WILDCARD_HOSTS, node_identity, reachable_host
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
-from sharebroker_server.broker.redis import NODE_FILE, RedisConnections, open_redis
+from sharebroker_server.broker.ready_file import ReadyFile
+from sharebroker_server.broker.redis import RedisConnections, open_redis
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import (
     ServeSettings,
@@ -36,7 +36,6 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.identity import NodeIdentity, at_address, persistent, temporary
 from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.observe import MembershipLogger, lease_families
 from sharebroker_server.leases.port import ClusterMember
@@ -65,9 +64,6 @@ from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()
-
-WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "[::]", "::"})
-"""Hosts of listeners that accept connections on every address of the machine."""
 
 GRACE: Final = 3.0
 """Seconds that calls in flight have to end at shutdown."""
@@ -101,8 +97,8 @@ class Process:
         await self._stack.aclose()
 
     async def _start(self) -> None:
-        if self._settings.ready_file is not None:
-            _prepare_ready_file(self._settings.ready_file)
+        ready_file = ReadyFile(self._settings.ready_file)
+        ready_file.prepare()
         observability = Observability()
         if self._settings.metrics is not None:
             await observability.start(self._settings.metrics)
@@ -120,7 +116,7 @@ class Process:
         limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)
         server = GrpcServer(limits, tls, (cluster_access, *access.authentication.access))
         port = server.bind(self._settings.grpc)
-        self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
+        self.address = self._settings.advertise or f"{reachable_host(self._settings, host)}:{port}"
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
         kafka = self._bind_kafka(tls, access.authentication.certificates)
@@ -142,18 +138,10 @@ class Process:
             "metrics": self.metrics_address,
             "roles": sorted(self._settings.roles),
         }
-        if self._settings.ready_file is not None:
-            started = {"grpc": self.address, "port": port, "pid": os.getpid(), **facts}
-            temporary = _temporary(self._settings.ready_file)
-            temporary.write_bytes(orjson.dumps(started))
-            temporary.replace(self._settings.ready_file)
-            self._stack.callback(self._settings.ready_file.unlink, missing_ok=True)
+        ready_file.write({"grpc": self.address, "port": port, "pid": os.getpid(), **facts})
+        self._stack.callback(ready_file.remove)
         _log.info("serving", address=self.address, **facts)
         membership_log.start()
-
-    def _reachable(self, host: str) -> str:
-        """Returns a host that peers can connect to: a wildcard host names no machine."""
-        return socket.gethostname() if self._settings.redis and host in WILDCARD_HOSTS else host
 
     def _bind_kafka(self, tls: Tls | None, certificates: PrincipalMapping | None) -> KafkaServer | None:
         if not self._settings.opens_kafka:
@@ -261,20 +249,6 @@ def open_storage(redis: RedisConnections, keys: Keys, appends: AppendMetricsByLo
     )
 
 
-def node_identity(settings: ServeSettings, address: str) -> NodeIdentity:
-    """Returns the identity by `node.id`, else that of the data folder, else one derived from the address.
-
-    In each case a restarted broker claims the leases of its former process at once. Raises INVALID_CONFIG.
-    """
-    node_id = settings.config.node_id if settings.config.node_id >= 0 else None
-    if settings.redis is not None:
-        return at_address(address) if node_id is None else temporary(node_id)
-    try:
-        return persistent(settings.data / NODE_FILE, node_id, settings.config.cluster_id)
-    except (OSError, ValueError) as error:
-        raise invalid(str(error)) from error
-
-
 async def _start_credentials(
     credentials: ClusterCredentials, settings: ServeSettings, redis: Link, owner: str, stack: AsyncExitStack
 ) -> None:
@@ -333,21 +307,6 @@ async def _hand_over(holder: LeaseHolder) -> None:
             await holder.stop()
     except TimeoutError:
         _log.warning("lease hand-over timed out", seconds=HAND_OVER_TIMEOUT)
-
-
-def _prepare_ready_file(path: Path) -> None:
-    """Removes the file of a dead process. Raises INVALID_CONFIG if the file is not writable."""
-    temporary = _temporary(path)
-    try:
-        path.unlink(missing_ok=True)
-        temporary.write_bytes(b"")
-        temporary.unlink()
-    except OSError as failure:
-        raise invalid(f"The ready file {path} cannot be written: {failure.strerror}.") from failure
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f"{path.name}.new")
 
 
 async def run(settings: ServeSettings) -> None:

@@ -12,7 +12,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.broker.defaults import CLOSED
-from sharebroker_server.broker.process import Process, node_identity
+from sharebroker_server.broker.identity import node_identity
+from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 from tests.integration.watching.conftest import ask

@@ -1,20 +1,16 @@
-"""The identity, the stores and the exception handler of a broker process."""
+"""The stores and the exception handler of a broker process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.process import node_identity, open_storage, report
+from sharebroker_server.broker.process import open_storage, report
 from sharebroker_server.broker.redis import RedisConnections
-from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.names import partition
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
@@ -50,27 +46,6 @@ def test_other_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
     asyncio.run(failing())
     assert [record.message for record in caplog.records] == ["lost"]
-
-
-def test_node_id_overrides_the_address() -> None:
-    settings = ServeSettings(redis="redis://r", config=BrokerConfig.parse(["node.id=7"]))
-    assert node_identity(settings, "here:1").node_id == 7
-
-
-def test_brokers_at_one_address_have_one_node_id() -> None:
-    settings = ServeSettings(redis="redis://r", config=BrokerConfig.parse(()))
-    assert node_identity(settings, "here:1").node_id == node_identity(settings, "here:1").node_id
-    assert node_identity(settings, "here:1").node_id != node_identity(settings, "here:2").node_id
-
-
-def test_identity_is_stored_in_the_data_folder(tmp_path: Path) -> None:
-    settings = ServeSettings(data=tmp_path, config=BrokerConfig.parse(()))
-    first, second = node_identity(settings, "here:1"), node_identity(settings, "here:2")
-    assert first.node_id == second.node_id
-    assert first.incarnation < second.incarnation
-    (tmp_path / "node.json").write_text("nonsense")
-    with pytest.raises(KafkaError, match="holds no node identity"):
-        node_identity(settings, "here:1")
 
 
 async def test_stores_share_one_measurement_of_appends() -> None:
