@@ -46,6 +46,8 @@ SERVER_OPTIONS = (
     ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
 )
 
+SHARING_OPTIONS = tuple((name, 1 if name == "grpc.so_reuseport" else value) for name, value in SERVER_OPTIONS)
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -68,9 +70,10 @@ class _Health(health.aio.HealthServicer):  # type: ignore[misc]  # gRPC has no t
 
 
 class GrpcServer:
-    """Serves several services on one listener. Call `bind`, `add` for each service, then `start`.
+    """Serves several services. Call `bind`, `add` for each service, then `start`.
 
-    `access` checks the callers before the limits count their calls.
+    `access` checks the callers before the limits count their calls. With `shares` it can also serve an
+    address that other processes serve: call `share`.
     """
 
     def __init__(
@@ -78,10 +81,13 @@ class GrpcServer:
         limits: CallLimits | None = None,
         tls: Tls | None = None,
         access: Sequence[grpc.aio.ServerInterceptor] = (),
+        *,
+        shares: bool = False,
     ) -> None:
         self.counts = CallCounts()
         errors = ErrorInterceptor(limits, self.counts)
-        self._server = grpc.aio.server(interceptors=(*access, errors), options=SERVER_OPTIONS)
+        options = SHARING_OPTIONS if shares else SERVER_OPTIONS
+        self._server = grpc.aio.server(interceptors=(*access, errors), options=options)
         self._health = _Health()
         self._names: list[str] = []
         self._tls = tls
@@ -93,13 +99,24 @@ class GrpcServer:
         """
         try:
             _check_address(address)
-            if self._tls is not None:
-                return int(self._server.add_secure_port(address, self._tls.server_credentials()))
-            return int(self._server.add_insecure_port(address))
+            return self._listen(address)
         except (OSError, RuntimeError) as failure:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Cannot listen on {address}: {_reason(failure)}."
-            ) from failure
+            raise _unavailable(address, failure) from failure
+
+    def share(self, address: str) -> None:
+        """Listens at an address together with other processes; connections wait for `start`.
+
+        Raises KafkaError INVALID_CONFIG if the address is unavailable.
+        """
+        try:
+            self._listen(address)
+        except RuntimeError as failure:
+            raise _unavailable(address, failure) from failure
+
+    def _listen(self, address: str) -> int:
+        if self._tls is not None:
+            return int(self._server.add_secure_port(address, self._tls.server_credentials()))
+        return int(self._server.add_insecure_port(address))
 
     def add(self, service: Service) -> None:
         """Adds a service. Call it before `start`."""
@@ -127,11 +144,38 @@ class GrpcServer:
             await self._health.set(name, status)
 
 
+def reserve(address: str) -> socket.socket:
+    """Binds an address, without serving it, for processes of this user that `share` it.
+
+    Port 0 selects a free one. Raises KafkaError INVALID_CONFIG if the address is unavailable.
+    """
+    family, place = _place(address)
+    held = socket.socket(family)
+    try:
+        _check_address(address)
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            held.setsockopt(socket.SOL_SOCKET, option, 1)
+        held.bind(place)
+    except OSError as failure:
+        held.close()
+        raise _unavailable(address, failure) from failure
+    return held
+
+
 def _check_address(address: str) -> None:
     """Raises OSError with the reason if the address is unavailable; gRPC only logs the reason."""
+    family, place = _place(address)
+    socket.create_server(place, family=family).close()
+
+
+def _place(address: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    socket.create_server((host.strip("[]"), int(port)), family=family).close()
+    return family, (host.strip("[]"), int(port))
+
+
+def _unavailable(address: str, failure: OSError | RuntimeError) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot listen on {address}: {_reason(failure)}.")
 
 
 def _reason(failure: OSError | RuntimeError) -> str:

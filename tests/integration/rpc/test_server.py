@@ -14,7 +14,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
 from sharebroker_server.leases.port import ClusterMember, LeasesUnavailable
 from sharebroker_server.routing.router import Router
-from sharebroker_server.rpc.server import GrpcServer
+from sharebroker_server.rpc.server import GrpcServer, reserve
 from sharebroker_server.rpc.stubs import NOT_SENT
 from tests.integration.rpc.harness import FAILURE, SERVICE, Leader, caught, echo
 
@@ -42,6 +42,39 @@ async def test_a_used_port_is_reported_in_one_sentence(address: str) -> None:
     with pytest.raises(KafkaError, match="Cannot listen on") as failure:
         GrpcServer().bind(address)
     assert failure.value.code is ErrorCode.INVALID_CONFIG
+
+
+async def test_servers_that_share_a_port_replace_each_other() -> None:
+    with reserve("127.0.0.1:0") as held:
+        shared = f"127.0.0.1:{held.getsockname()[1]}"
+        servers = [GrpcServer(shares=True) for _ in range(2)]
+        own = {server.bind("127.0.0.1:0") for server in servers}
+        for server in servers:
+            server.share(shared)
+            await server.start()
+        assert len(own | {held.getsockname()[1]}) == 3
+        with pytest.raises(KafkaError, match=f"Cannot listen on {shared}: Address already in use"):
+            reserve(shared)
+        for server in servers:
+            for _ in range(20):
+                await health_of(shared)
+            await server.stop(0)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await health_of(shared)
+
+
+async def test_an_address_of_another_machine_cannot_be_shared() -> None:
+    with pytest.raises(KafkaError, match=r"Cannot listen on 192\.0\.2\.1:0: Cannot assign requested address"):
+        reserve("192.0.2.1:0")
+    server = GrpcServer(shares=True)
+    with pytest.raises(KafkaError, match=r"Cannot listen on 192\.0\.2\.1:1"):
+        server.share("192.0.2.1:1")
+
+
+async def health_of(address: str) -> None:
+    """Calls a server on a new connection. Raises AioRpcError if none listens."""
+    async with grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10.0)
 
 
 async def test_health_and_reflection_list_the_service(address: str) -> None:
