@@ -51,7 +51,7 @@ class Serve:
 
     @property
     def kafka(self) -> str:
-        """Its address for Kafka clients."""
+        """Its address for Kafka clients; with several processes, those of all, separated by commas."""
         return str(self.facts["kafka"])
 
     @property
@@ -72,7 +72,7 @@ class Serve:
     def launch(self) -> None:
         """Starts it."""
         self.ready_file.unlink(missing_ok=True)
-        kafka = str(self.facts.get("kafka") or f"{self.listen.rpartition(':')[0]}:0")
+        kafka = str(self.facts.get("kafka") or f"{self.listen.rpartition(':')[0]}:0").partition(",")[0]
         program, variables = self.program
         command = [*self.prefix, *program, "--grpc", self.listen, "--kafka", kafka]
         command += ["--ready-file", str(self.ready_file), *self.options]

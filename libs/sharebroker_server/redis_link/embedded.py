@@ -36,7 +36,7 @@ RESTART_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 
 LINK: Final = LinkSettings(backoff_max=0.05)
-"""Settings of a link to the embedded server: it is on this machine, so that frequent attempts cost little."""
+"""Settings of a link to a server on this machine, like the embedded one: frequent attempts cost little."""
 
 
 _SOCKET: Final = "redis.sock"

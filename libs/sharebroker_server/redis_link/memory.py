@@ -22,7 +22,7 @@ SERVER_SHARE: Final = 4
 """The server gets one part of this many of the memory."""
 
 SERVER_MINIMUM: Final = 256 << 20
-"""Bytes that the server gets at least."""
+"""Bytes that each process of the server gets at least."""
 
 SMALLEST_LIMIT: Final = 32 << 20
 """Bytes of the smallest limit: an idle cluster of one process uses about 3 MiB."""
@@ -31,16 +31,16 @@ RESUMED: Final = 0.95
 """Share of the limit below which a line reports that records are accepted again."""
 
 
-def default_limit(memory: int | None = None) -> int:
+def default_limit(memory: int | None = None, processes: int = 1) -> int:
     """Returns the limit of Valkey's data in bytes, of `memory` bytes for the server and Valkey.
 
-    Without `memory` it is what this process and its children may use.
+    Without `memory` it is what this process and its children may use. `processes` are those of the server.
 
     A quarter is for the server. Half of the rest is for data: in the worst case every page changes while the
     child that rewrites the append-only file still has its copy.
     """
     memory = available_memory() if memory is None else memory
-    server = max(memory // SERVER_SHARE, SERVER_MINIMUM)
+    server = max(memory // SERVER_SHARE, SERVER_MINIMUM * processes)
     return max((memory - server) // 2, SMALLEST_LIMIT)
 
 

@@ -7,8 +7,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
 from sharebroker_protocol.address import is_loopback
-from sharebroker_server.broker.settings import ServeSettings, invalid
+from sharebroker_server.broker.settings import ServeSettings, invalid, unauthenticated
 from sharebroker_server.config.keys import split
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.key_download import check_url
@@ -18,6 +20,8 @@ from sharebroker_server.security.user_access import UserAccess
 
 if TYPE_CHECKING:
     from sharebroker_server.security.signing_keys import SigningKeys, TokenVerifier
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +106,9 @@ def check_tokens(settings: ServeSettings) -> None:
             "OAUTHBEARER in sasl.enabled.mechanisms transmits access tokens and needs --tls-cert and "
             "--tls-key, unless the listeners have loopback addresses."
         )
+
+
+def log_unauthenticated(settings: ServeSettings) -> None:
+    """Logs listeners whose clients are not authenticated, or cannot be."""
+    for warning in unauthenticated(settings):
+        _log.warning("clients are not authenticated", reason=warning)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Final
+from typing import Final, NamedTuple
 
 from sharebroker_server.broker.redis import NODE_FILE
 from sharebroker_server.broker.settings import ServeSettings, invalid
@@ -13,9 +13,21 @@ WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "[::]", "::"})
 """Hosts of listeners that accept connections on every address of the machine."""
 
 
-def reachable_host(settings: ServeSettings, host: str) -> str:
-    """Returns a host that peers can connect to: a wildcard host names no machine."""
-    return socket.gethostname() if settings.redis and host in WILDCARD_HOSTS else host
+class PeerListener(NamedTuple):
+    """A listener for peers on a free port: the host that it binds, and the host that peers connect to."""
+
+    bound: str
+    advertised: str
+
+
+def advertised(settings: ServeSettings, port: int) -> str:
+    """Returns the address of the gRPC listener for others; `port` is the port that it has.
+
+    A wildcard host names no machine, so that brokers with a common Redis use the name of this one.
+    """
+    host = settings.grpc.rpartition(":")[0]
+    wildcard = settings.redis and host in WILDCARD_HOSTS
+    return settings.advertise or f"{socket.gethostname() if wildcard else host}:{port}"
 
 
 def node_identity(settings: ServeSettings, address: str) -> NodeIdentity:

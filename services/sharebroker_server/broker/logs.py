@@ -88,10 +88,14 @@ def open_audit_file(path: Path) -> None:
         ) from failure
 
 
-def configure_logging(how: Format = "auto") -> None:
-    """Configures structlog and the standard library's logging equally; the level is `info`."""
+def configure_logging(how: Format = "auto", broker: int | None = None) -> None:
+    """Configures structlog and the standard library's logging equally; the level is `info`.
+
+    Each line names the number `broker`, if it is given.
+    """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        *([] if broker is None else [_named(broker)]),
         add_trace,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso"),
@@ -126,6 +130,14 @@ class WarningsOnStderr:
 
     def __exit__(self, *_: object) -> None:
         structlog.configure(**self._before)
+
+
+def _named(broker: int) -> Processor:
+    def add(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+        event.setdefault("broker", broker)
+        return event
+
+    return add
 
 
 def set_level(level: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.garbage import shorten_collections
-from sharebroker_server.broker.identity import WILDCARD_HOSTS, node_identity, reachable_host
+from sharebroker_server.broker.identity import WILDCARD_HOSTS, PeerListener, advertised, node_identity
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.ready_file import ReadyFile
@@ -28,7 +29,6 @@ from sharebroker_server.broker.settings import (
     invalid,
     parse_address,
     parse_principals,
-    unauthenticated,
 )
 from sharebroker_server.broker.state_verifier import StateVerifier, VerifyState
 from sharebroker_server.catalog.features import new_levels, unstored_levels
@@ -73,11 +73,17 @@ HAND_OVER_TIMEOUT: Final = 10.0
 
 
 class Process:
-    """A broker; call `start`, then `stop`."""
+    """A broker; call `start`, then `stop`.
 
-    def __init__(self, settings: ServeSettings) -> None:
+    With `peers` other brokers serve the address of `--grpc`, too, and peers connect to that listener. `facts`
+    are the addresses that it serves, and its roles.
+    """
+
+    def __init__(self, settings: ServeSettings, peers: PeerListener | None = None) -> None:
         self._settings = settings
+        self._peers = peers
         self._stack = AsyncExitStack()
+        self.facts: Mapping[str, object] = {}
         self.address = ""
         self.metrics_address: str | None = None
 
@@ -106,7 +112,6 @@ class Process:
         if self._settings.watched:
             observability.start_sampling()
             self._stack.push_async_callback(observability.stop)
-        host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
         access = AccessControl(self._settings, self._stack)
@@ -114,9 +119,9 @@ class Process:
         credentials = ClusterCredentials()
         cluster_access = ClusterAccess(credentials, parse_principals(config))
         limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)
-        server = GrpcServer(limits, tls, (cluster_access, *access.authentication.access))
-        port = server.bind(self._settings.grpc)
-        self.address = self._settings.advertise or f"{reachable_host(self._settings, host)}:{port}"
+        checks = (cluster_access, *access.authentication.access)
+        server = GrpcServer(limits, tls, checks, shares=self._peers is not None)
+        port = self._bind(server)
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
         kafka = self._bind_kafka(tls, access.authentication.certificates)
@@ -130,18 +135,26 @@ class Process:
             for service in await roles.ORDER[role](context, self._stack):
                 server.add(service)
         _observe_leases(context)
-        for warning in unauthenticated(self._settings):
-            _log.warning("clients are not authenticated", reason=warning)
         await self._serve(context, server)
-        facts = {
+        self.facts = {
             "kafka": kafka.address if kafka else None,
             "metrics": self.metrics_address,
             "roles": sorted(self._settings.roles),
         }
-        ready_file.write({"grpc": self.address, "port": port, "pid": os.getpid(), **facts})
+        ready_file.write({"grpc": self.address, "port": port, "pid": os.getpid(), **self.facts})
         self._stack.callback(ready_file.remove)
-        _log.info("serving", address=self.address, **facts)
+        _log.info("serving", address=self.address, **self.facts)
         membership_log.start()
+
+    def _bind(self, server: GrpcServer) -> int:
+        """Binds the listener to which peers connect."""
+        if self._peers is None:
+            port = server.bind(self._settings.grpc)
+            self.address = advertised(self._settings, port)
+        else:
+            port = server.bind(f"{self._peers.bound}:0")
+            self.address = f"{self._peers.advertised}:{port}"
+        return port
 
     def _bind_kafka(self, tls: Tls | None, certificates: PrincipalMapping | None) -> KafkaServer | None:
         if not self._settings.opens_kafka:
@@ -150,7 +163,8 @@ class Process:
         server = KafkaServer(None if tls is None else tls.context, certificates)
         self._stack.callback(server.close)
         port = server.bind(host, requested)
-        name = self.address.rpartition(":")[0] if host in WILDCARD_HOSTS else host
+        grpc = self._settings.advertise or self.address
+        name = grpc.rpartition(":")[0] if host in WILDCARD_HOSTS else host
         server.address = self._settings.kafka_advertise or f"{name}:{port}"
         return server
 
@@ -216,6 +230,8 @@ class Process:
     async def _serve(self, context: BrokerContext, server: GrpcServer) -> None:
         # The stack is unwound in reverse: leave notice, streams, leases, calls, then the context of the
         # roles. A call that arrives after the hand-over is rejected with the new owner.
+        if self._peers is not None:
+            server.share(self._settings.grpc)  # not before: connections would wait for this broker
         await server.start()
         self._stack.push_async_callback(server.stop, GRACE)
         self._stack.push_async_callback(_hand_over, context.holder)
@@ -309,15 +325,18 @@ async def _hand_over(holder: LeaseHolder) -> None:
         _log.warning("lease hand-over timed out", seconds=HAND_OVER_TIMEOUT)
 
 
-async def run(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or SIGINT. Raises KafkaError INVALID_CONFIG if the broker cannot start."""
+async def run(process: Process, on_serving: Callable[[], None] = lambda: None) -> None:
+    """Serves until SIGTERM or SIGINT; calls `on_serving` once it serves.
+
+    Raises KafkaError INVALID_CONFIG if the broker cannot start.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(report)
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
-    process = Process(settings)
     await process.start()
+    on_serving()
     shorten_collections()
     await stopping.wait()
     _log.info("stopping")

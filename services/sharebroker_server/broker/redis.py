@@ -85,7 +85,7 @@ async def open_redis(settings: ServeSettings, stack: AsyncExitStack) -> RedisCon
         if url is None:
             embedded = await _start_embedded(settings, stack)
             url = embedded.url
-        link_settings = LinkSettings() if embedded is None else LINK
+        link_settings = LINK if url.startswith("unix:") else LinkSettings()
         reads = await _open(url, stack, link_settings)
         writes = await _open(url, stack, LinkSettings(replicas=replicas)) if replicas else reads
         await check_redis(writes, settings.config.cluster_id)
@@ -113,7 +113,8 @@ async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> Emb
         raise invalid(f"{settings.data} contains an unfinished restore. Repeat it, or remove the folder.")
     make_private(settings.data, names=_WRITTEN)
     check_folder(settings.data)
-    limit = default_limit() if settings.max_memory is None else settings.max_memory
+    default = default_limit(processes=settings.processes)
+    limit = default if settings.max_memory is None else settings.max_memory
     server = EmbeddedRedis(settings.data / FOLDER, fsync=settings.fsync, max_memory=limit)
     await server.start()
     stack.push_async_callback(server.stop)

@@ -34,7 +34,9 @@ Fsync = Literal["always", "everysec"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """Settings of one broker. Without `redis` it starts an embedded Valkey below `data`.
+    """Settings of one broker, or of several in a process each.
+
+    Without `redis` an embedded Valkey is started below `data`.
 
     `max_memory` is the limit of its data in bytes, 0 for none, None for the default of this machine.
 
@@ -46,6 +48,7 @@ class ServeSettings:
     """
 
     data: Path = DEFAULT_DATA
+    processes: int = 1
     roles: frozenset[str] = frozenset(ROLES)
     grpc: str = DEFAULT_GRPC
     redis: str | None = None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,11 @@ from tests.testkit.waiting import until
 pytestmark = pytest.mark.xdist_group("authentication")  # its tests share a cluster
 
 SECONDS = 30.0
-STARTS = {"one process": one_process, "four processes": four_processes}
+STARTS = {
+    "one process": one_process,
+    "four processes": four_processes,
+    "two processes of one command": partial(one_process, "--processes=2"),
+}
 
 
 @pytest.fixture(scope="module", params=list(STARTS.values()), ids=list(STARTS))

@@ -6,9 +6,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.broker.authentication import Authentication, check_tokens
+from sharebroker_server.broker.authentication import Authentication, check_tokens, log_unauthenticated
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.rpc.tls import TlsFiles
@@ -18,6 +19,14 @@ from tests.testkit.issuer import AUDIENCE, ISSUER, jwk, jwk_set, token
 SCRAM = "sasl.enabled.mechanisms=SCRAM-SHA-256"
 TLS = TlsFiles(Path("c"), Path("k"))
 MUTUAL = TlsFiles(Path("c"), Path("k"), Path("a"), requires_client_certificates=True)
+
+
+def test_listeners_that_serve_anyone_are_logged() -> None:
+    with capture_logs() as lines:
+        log_unauthenticated(ServeSettings(grpc="0.0.0.0:1", config=BrokerConfig.parse(())))
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("clients are not authenticated", "warning")
+    assert "--grpc 0.0.0.0:1" in line["reason"]
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.identity import node_identity, reachable_host
+from sharebroker_server.broker.identity import advertised, node_identity
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
 def test_peers_on_other_machines_need_a_host_name(host: str) -> None:
-    shared = ServeSettings(redis="redis://r", config=BrokerConfig.parse(()))
-    alone = ServeSettings(config=BrokerConfig.parse(()))
-    assert reachable_host(shared, host) == socket.gethostname()
-    assert reachable_host(alone, host) == host
-    assert reachable_host(shared, "10.0.0.1") == "10.0.0.1"
+    shared = ServeSettings(redis="redis://r", grpc=f"{host}:0", config=BrokerConfig.parse(()))
+    assert advertised(shared, 1) == f"{socket.gethostname()}:1"
+    assert advertised(replace(shared, redis=None), 1) == f"{host}:1"
+    assert advertised(replace(shared, grpc="10.0.0.1:0"), 1) == "10.0.0.1:1"
+    assert advertised(replace(shared, advertise="broker.example:2"), 1) == "broker.example:2"
 
 
 def test_node_id_overrides_the_address() -> None:

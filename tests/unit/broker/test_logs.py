@@ -48,6 +48,12 @@ def test_log_line_outside_a_span_is_unchanged() -> None:
     assert add_trace(None, "info", {"event": "x"}) == {"event": "x"}
 
 
+def test_lines_of_several_brokers_have_their_number() -> None:
+    add = logs._named(3)
+    assert add(None, "info", {"event": "x"}) == {"event": "x", "broker": 3}
+    assert add(None, "info", {"event": "x", "broker": 1}) == {"event": "x", "broker": 1}
+
+
 @pytest.fixture
 def audit_file(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "audit.log"

@@ -19,22 +19,27 @@ MIB, GIB = 1 << 20, 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("memory", "limit"),
+    ("memory", "processes", "limit"),
     [
-        (128 * MIB, 32 * MIB),
-        (700 * MIB, 222 * MIB),
-        (GIB, 384 * MIB),
-        (8 * GIB, 3 * GIB),
-        (64 * GIB, 24 * GIB),
+        (128 * MIB, 1, 32 * MIB),
+        (700 * MIB, 1, 222 * MIB),
+        (GIB, 1, 384 * MIB),
+        (GIB, 4, 32 * MIB),
+        (8 * GIB, 1, 3 * GIB),
+        (8 * GIB, 8, 3 * GIB),
+        (8 * GIB, 16, 2 * GIB),
+        (64 * GIB, 1, 24 * GIB),
     ],
 )
-def test_default_limits(memory: int, limit: int) -> None:
-    assert default_limit(memory) == limit
+def test_default_limits(memory: int, processes: int, limit: int) -> None:
+    assert default_limit(memory, processes) == limit
 
 
-@given(st.integers(min_value=SERVER_MINIMUM + 2 * SMALLEST_LIMIT, max_value=1 << 45))
-def test_data_its_copy_and_the_server_fit_into_memory(memory: int) -> None:
-    assert 2 * default_limit(memory) + max(memory // 4, SERVER_MINIMUM) <= memory
+@given(st.integers(min_value=1, max_value=64), st.integers(min_value=2 * SMALLEST_LIMIT, max_value=1 << 45))
+def test_data_its_copy_and_the_server_fit_into_memory(processes: int, spare: int) -> None:
+    minimum = SERVER_MINIMUM * processes
+    memory = minimum + spare
+    assert 2 * default_limit(memory, processes) + max(memory // 4, minimum) <= memory
 
 
 def info(used: int, rejections: int = 0, uncounted: int = 0) -> bytes:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sharebroker_server.broker.defaults import CLOSED, DEFAULT_DATA, DEFAULT_GRPC, DEFAULT_KAFKA
+
+if TYPE_CHECKING:
+    from sharebroker_server.broker.logs import Format
+    from sharebroker_server.broker.settings import ServeSettings
 
 EXAMPLES = (
     "sharebroker serve",
     "sharebroker serve --grpc 127.0.0.1:0 --ready-file ready.json",
     "sharebroker serve --roles share-coordinator --redis redis://127.0.0.1:6379 --grpc 127.0.0.1:9101",
     "sharebroker serve --set group.share.record.lock.duration.ms=15000 --set num.partitions=4",
+    "sharebroker serve --processes auto --metrics 127.0.0.1:9100",
 )
 
 
@@ -21,6 +27,13 @@ def serve(
     data: Annotated[
         Path, typer.Option(help="Folder of the embedded Valkey and this node's identity.")
     ] = DEFAULT_DATA,
+    processes: Annotated[
+        str,
+        typer.Option(
+            help="Brokers of this command, each in a process of its own: a number, or auto for one per core. "
+            "They share the port of --grpc; their ports for Kafka and metrics are in sequence."
+        ),
+    ] = "1",
     roles: Annotated[
         str,
         typer.Option(
@@ -144,13 +157,11 @@ def serve(
 ) -> None:
     """Run a broker with all roles, or with some of them."""
     # The help needs none of the modules of the services.
-    import uvloop
-
     from sharebroker_protocol.errors import KafkaError
     from sharebroker_protocol.tracing.settings import read as read_telemetry
     from sharebroker_server.broker.logs import configure_logging, open_audit_file
     from sharebroker_server.broker.observability import log_unknown_variables
-    from sharebroker_server.broker.process import run
+    from sharebroker_server.broker.processes.plan import check_processes, parse_processes
     from sharebroker_server.broker.settings import (
         ServeSettings,
         check_authentication,
@@ -180,6 +191,7 @@ def serve(
         check_authentication(tls, config)
         settings = ServeSettings(
             data=data,
+            processes=parse_processes(processes),
             roles=parse_roles(roles),
             grpc=grpc,
             redis=redis,
@@ -197,13 +209,31 @@ def serve(
             first_user=parse_first_user(admin_user, admin_password_file),
             config=config,
         )
+        check_processes(settings)
         if audit_file is not None and not print_config:
             open_audit_file(audit_file)
         log_unknown_variables()
         if print_config:
             typer.echo(describe(settings))
             return
-        uvloop.run(run(settings))
+        code, failure = _serve(settings, log_format, audit_file)
     except KafkaError as error:
-        typer.echo(f"sharebroker serve: {error.message}", err=True)
-        raise typer.Exit(2) from None
+        code, failure = 2, error.message
+    if failure:
+        typer.echo(f"sharebroker serve: {failure}", err=True)
+        raise typer.Exit(code)
+
+
+def _serve(settings: ServeSettings, log_format: Format, audit_file: Path | None) -> tuple[int, str]:
+    """Serves until a signal; returns the exit code, and the reason of a failure."""
+    import uvloop
+
+    if settings.processes > 1:
+        from sharebroker_server.broker.processes.supervisor import Supervisor
+
+        return uvloop.run(Supervisor(settings, log_format, audit_file).run())
+    from sharebroker_server.broker.authentication import log_unauthenticated
+    from sharebroker_server.broker.process import Process, run
+
+    uvloop.run(run(Process(settings), partial(log_unauthenticated, settings)))
+    return 0, ""

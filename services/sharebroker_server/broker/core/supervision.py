@@ -97,6 +97,11 @@ class Supervision:
         return None if running else self._outcome
 
     @property
+    def ending(self) -> CommandEnd | None:
+        """How the command ends, from the first stop of a broker on; else None."""
+        return self._outcome
+
+    @property
     def deadline(self) -> float | None:
         """The time at which `on_time` is due; None if only an event can change anything."""
         pauses = [broker.at for broker in self._brokers if broker.state is _State.PAUSED]
@@ -140,7 +145,7 @@ class Supervision:
         if code == INVALID and not self._has_served:
             return self._stop(CommandEnd(INVALID, reason), now)
         if broker.failures >= MOST_FAILURES:
-            return self._stop(CommandEnd(1, reason), now)
+            return self._stop(CommandEnd(1, f"Broker {index} failed {MOST_FAILURES} times: {reason}"), now)
         return []
 
     def on_signal(self, now: float) -> list[Step]:

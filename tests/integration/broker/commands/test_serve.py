@@ -118,6 +118,11 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
         ["--ready-file", "/no/such/folder/ready.json"],
         "The ready file /no/such/folder/ready.json cannot be written: No such file or directory.",
     ),
+    "no number of processes": (["--processes", "0"], "--processes takes auto, or a number from 1 to 64; not"),
+    "too few ports for processes": (
+        ["--processes", "3", "--kafka", "127.0.0.1:65534"],
+        "--kafka needs the ports 65534 to 65536 for 3 processes.",
+    ),
     "a folder as ready file": (["--ready-file", "/tmp"], "The ready file /tmp cannot be written: "),
 }
 
@@ -180,12 +185,12 @@ def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
         str(tmp_path / "data"),
     ]
     command += ["--redis", "redis://user:hunter2@here:1,there:2", "--set", "cluster.id=orders"]
-    command += ["--metrics", "127.0.0.1:9100"]
+    command += ["--metrics", "127.0.0.1:9100", "--processes", "3"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     facts = json.loads(output)
     assert "hunter2" not in output
     assert facts["redis"] == ["here:1", "there:2"]
-    assert facts["metrics"] == "127.0.0.1:9100"
+    assert (facts["metrics"], facts["processes"]) == ("127.0.0.1:9100", 3)
     assert facts["properties"]["cluster.id"] == "orders"
     assert not (tmp_path / "data").exists()
 

@@ -96,7 +96,7 @@ def test_too_many_failures_in_succession_stop_all_brokers(served: float | None) 
     assert terminated(steps) == [2]
     assert terminated(supervision.on_exit(2, 0, "", 1.0)) == [1]
     assert supervision.on_exit(1, 0, "", 1.0) == []
-    assert supervision.outcome == CommandEnd(1, "exit code 1")
+    assert supervision.outcome == CommandEnd(1, "Broker 0 failed 8 times: exit code 1")
 
 
 def test_a_broker_that_served_long_begins_again_to_count_failures() -> None:

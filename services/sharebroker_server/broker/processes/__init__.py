@@ -1,0 +1,1 @@
+"""`serve --processes`: several brokers of one command, each in its own process, and their supervisor."""
