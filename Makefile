@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-rights bench-window bench-dead-letters bench-scale scale measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels compiled test-compiled release openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-processes bench-rights bench-window bench-dead-letters bench-scale scale measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels compiled test-compiled release openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -108,6 +108,9 @@ bench-compare: $(READY) ## compare two checkouts in interleaved pairs (BEFORE=DI
 
 bench-link: $(READY) ## CPU per command of the Redis link and of redis-py (half a minute)
 	@$(BIN)/python -m tests.perf.link $(BENCH)
+
+bench-processes: $(READY) ## cost of serve --processes 2, in interleaved pairs (20 minutes; BENCH='--processes 4', BENCH=--quick)
+	@$(BIN)/python -m tests.perf.several $(BENCH)
 
 bench-rights: $(READY) ## cost of users and ACLs, in interleaved pairs (half an hour; BENCH=--quick: one short pair)
 	@$(BIN)/python -m tests.perf.rights $(BENCH)
