@@ -271,15 +271,16 @@ DIST := dist
 
 COMPILED_FOLDER := build/compiled
 
-$(COMPILED_FOLDER)/.ready: hatch_build.py $(wildcard services/sharebroker_server/share_partition_leader/core/*.py) | $(READY)
+$(COMPILED_FOLDER)/.ready: hatch_build.py $(wildcard services/sharebroker_server/share_*/core/*.py libs/sharebroker_server/record_log/core/*.py) | $(READY)
 	@rm -rf $(@D) && $(BIN)/python hatch_build.py $(@D) >/dev/null && touch $@
 
-compiled: $(COMPILED_FOLDER)/.ready ## compile the leader's core (needs a C compiler; half a minute) for PYTHONPATH=build/compiled
+compiled: $(COMPILED_FOLDER)/.ready ## compile the cores of leader, share coordinator and record log (needs a C compiler; a minute) for PYTHONPATH=build/compiled
 
-test-compiled: compiled ## run the tests of the leader's core with the compiled modules
+test-compiled: compiled ## run the tests of the compiled cores with the compiled modules
 	$(BIN)/python -m pytest -q -n 2 -m "not patches" --hypothesis-profile=fast \
 	  -o 'pythonpath=$(COMPILED_FOLDER) . services libs libs/protocol libs/python_client' \
-	  tests/unit/share_partition_leader/core tests/scenarios/share_partition_leader/core tests/property/share_partition_leader
+	  tests/unit/share_partition_leader/core tests/scenarios/share_partition_leader/core tests/property/share_partition_leader \
+	  tests/unit/share_coordinator tests/property/share_coordinator tests/unit/record_log tests/property/record_log
 
 wheels: $(READY) ## build the wheels of protocol, client and server into dist/ (COMPILED=1: with compiled modules)
 	@rm -rf $(DIST) && mkdir -p $(DIST)

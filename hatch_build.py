@@ -1,4 +1,4 @@
-"""Compiles the core of the share-partition leader with mypyc: `python hatch_build.py FOLDER`, or for a wheel.
+"""Compiles cores, which do no I/O, with mypyc: `python hatch_build.py FOLDER`, or for a wheel.
 
 The folder is a portion of the namespace package `sharebroker_server`. If it comes before the sources in
 `sys.path`, Python imports its modules instead of theirs. The sources stay as they are, and are always there.
@@ -18,8 +18,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT: Final = Path(__file__).parent
 
-CORES: Final = ("services/sharebroker_server/share_partition_leader/core",)
-"""Folders of modules that are compiled. They have no `__init__.py`: such a package has one path only."""
+CORES: Final = (
+    "services/sharebroker_server/share_partition_leader/core",
+    "services/sharebroker_server/share_coordinator/core",
+    "libs/sharebroker_server/record_log/core",
+)
+"""Folders of modules that are compiled. Neither they nor the folders above have an `__init__.py`: such a
+package has one path only."""
 
 FOLDER: Final = "sharebroker_compiled"
 """The folder of the compiled modules in a wheel."""

@@ -26,9 +26,15 @@ pytestmark = [
 
 MODULES = sorted(path for core in CORES for path in (ROOT / core).glob("*.py"))
 
+
+def _below_its_root(path: Path) -> Path:
+    """Returns the path of a module below `services` or `libs`."""
+    return Path(*path.relative_to(ROOT).parts[1:])
+
+
 LIST_FILES = f"""
 import importlib
-for name in {[".".join(path.relative_to(ROOT / "services").with_suffix("").parts) for path in MODULES]}:
+for name in {[".".join(_below_its_root(path).with_suffix("").parts) for path in MODULES]}:
     print(importlib.import_module(name).__file__)
 """
 
@@ -56,7 +62,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def imported(site: Path, **variables: str) -> list[Path]:
-    """Returns the files of the core's modules that the environment's Python imports."""
+    """Returns the files of the cores' modules that the environment's Python imports."""
     # The paths of other packages are last, so that the wheel's own .pth file decides.
     others = [sysconfig.get_path("purelib"), str(ROOT / "libs" / "protocol")]
     program = f"import sys; sys.path.extend({others}){LIST_FILES}"
@@ -74,7 +80,7 @@ def test_wheel_has_compiled_modules_beside_all_sources(wheel: Path) -> None:
         names = archive.namelist()
     compiled = [name for name in names if name.startswith(f"{FOLDER}/") and name.endswith(".so")]
     assert len(compiled) == len(MODULES) + 1  # and the library that they share
-    assert {str(path.relative_to(ROOT / "services")) for path in MODULES} <= set(names)
+    assert {str(_below_its_root(path)) for path in MODULES} <= set(names)
 
 
 @pytest.mark.parametrize("variables", [{}, {"SHAREBROKER_PURE": "0"}, {"SHAREBROKER_PURE": ""}])
@@ -86,14 +92,15 @@ def test_installed_compiled_modules_are_imported(site: Path, variables: dict[str
 
 def test_sharebroker_pure_imports_the_sources(site: Path) -> None:
     files = imported(site, SHAREBROKER_PURE="1")
-    assert files == [site / path.relative_to(ROOT / "services") for path in MODULES]
+    assert files == [site / _below_its_root(path) for path in MODULES]
 
 
-def test_tests_of_the_core_pass_with_compiled_modules(site: Path) -> None:
+def test_tests_of_the_cores_pass_with_compiled_modules(site: Path) -> None:
     paths = (str(site / FOLDER), ".", "services", "libs", "libs/protocol", "libs/python_client")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=fast"]
     chosen = ["-m", "not patches and not slow", "-o", f"pythonpath={' '.join(paths)}"]
-    tests = ["unit/share_partition_leader/core", "property/share_partition_leader"]
+    cores = ["share_partition_leader", "share_coordinator", "record_log"]
+    tests = [path for core in cores for path in (f"unit/{core}/core", f"property/{core}")]
     done = subprocess.run(
         [*command, *chosen, *(f"tests/{name}" for name in tests)],
         cwd=ROOT,

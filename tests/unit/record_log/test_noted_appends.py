@@ -76,6 +76,7 @@ async def test_an_append_receives_the_notes_of_earlier_appends(harness: Harness)
     assert harness.store.appends == [(NAME, 1), (NAME, 2)]
 
 
+@pytest.mark.patches
 async def test_a_rejected_append_leaves_no_note(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await harness.open()
 

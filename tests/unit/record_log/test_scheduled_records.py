@@ -73,6 +73,7 @@ async def test_a_bad_time_rejects_the_append(
     assert (log.log_end_offset, found(log)) == (0, [])
 
 
+@pytest.mark.patches
 async def test_a_full_partition_accepts_a_record_when_a_time_has_passed(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ async def test_a_full_partition_accepts_a_record_when_a_time_has_passed(
     assert (await log.append(scheduled([LATER], time=MS))).base_offset == 3
 
 
+@pytest.mark.patches
 async def test_a_rejected_batch_of_an_idempotent_producer_can_be_sent_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ async def test_times_of_deleted_records_are_deleted(harness: Harness) -> None:
     assert set(await harness.store.snapshots(NAME)) == {"s3"}
 
 
+@pytest.mark.patches
 async def test_of_the_times_in_the_past_the_newest_are_kept(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +139,7 @@ async def test_of_the_times_in_the_past_the_newest_are_kept(
     assert found(await harness.open(ENABLED)) == [(2, 2, SOON + 2), (3, 3, SOON + 3)]
 
 
+@pytest.mark.patches
 async def test_the_surplus_of_past_times_is_removed_between_two_appends(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_large_note_is_rejected(key: str, value: bytes) -> None:
     assert not draft.changed
 
 
+@pytest.mark.patches
 def test_the_number_and_size_of_notes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_NOTES", 2)
     monkeypatch.setattr(module, "MAX_NOTES_BYTES", 10)

@@ -91,6 +91,7 @@ def test_gap_ends_even_if_the_clock_is_set_back() -> None:
     assert not is_rejected(gaps, state, header(2), now=GAP_TIMEOUT_MS)
 
 
+@pytest.mark.patches
 def test_the_oldest_gap_is_replaced_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequence_gaps, "MAX_GAPS", 2)
     gaps = SequenceGaps()

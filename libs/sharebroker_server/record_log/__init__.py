@@ -1,1 +1,0 @@
-"""The record log of a partition: record batches, offsets, the hot cache, and retention."""

@@ -1,1 +1,0 @@
-"""Rules of the record log, without I/O or clock; times are milliseconds since the Unix epoch."""
