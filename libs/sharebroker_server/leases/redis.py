@@ -8,7 +8,7 @@ because reads of records need owners.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -79,7 +79,7 @@ class RedisLeaseStore(LeaseStore):
 
     @override
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
-        [reply] = await self._run(self._claim, [self._keys.lease(resource)], owner, _ms(ttl), int(force))
+        reply = await self._run(self._claim, self._keys.lease(resource), owner, _ms(ttl), int(force))
         return _lease(resource, reply)
 
     async def claim_from(self, resource: str, owner: str, ttl: float, epoch: int) -> Lease:
@@ -91,7 +91,7 @@ class RedisLeaseStore(LeaseStore):
         if lease.owner != owner or lease.epoch >= epoch:
             return lease
         args = (owner, _ms(ttl), epoch - lease.epoch)
-        [reply] = await self._run(self._claim, [self._keys.lease(resource)], *args)
+        reply = await self._run(self._claim, self._keys.lease(resource), *args)
         return _lease(resource, reply)
 
     @override
@@ -104,8 +104,9 @@ class RedisLeaseStore(LeaseStore):
             ),
             RENEWALS_AT_ONCE,
         )
-        if sent:
-            await asyncio.wait(sent, timeout=self._timeout)
+        # Most replies arrived between two portions, and asyncio.wait calls back for each future in a turn.
+        if waiting := [reply for reply in sent if not reply.done()]:
+            await asyncio.wait(waiting, timeout=self._timeout)
         replies = await self._turns.collect(map(_outcome, sent), RENEWALS_AT_ONCE)
         failures = [reply for reply in replies if isinstance(reply, RedisError)]
         if failures and len(failures) == len(replies):
@@ -114,15 +115,17 @@ class RedisLeaseStore(LeaseStore):
 
     @override
     async def release(self, resource: str, owner: str) -> None:
-        await self._run(self._release, [self._keys.lease(resource)], owner)
+        await self._run(self._release, self._keys.lease(resource), owner)
 
     @override
     async def remove(self, resource: str) -> None:
-        await self._all([self._link.send("UNLINK", self._keys.lease(resource))])
+        await self._reply(self._link.send("UNLINK", self._keys.lease(resource)))
 
     @override
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
-        replies = await self._run(self._read, map(self._keys.lease, resources))
+        sent = [self._read.send((self._keys.lease(resource),), ()) for resource in resources]
+        # A gathering future costs more than the script, and most reads are of one lease.
+        replies = [await self._reply(sent[0])] if len(sent) == 1 else await self._reply(asyncio.gather(*sent))
         return [
             _lease(resource, reply) if reply else None
             for resource, reply in zip(resources, replies, strict=True)
@@ -133,7 +136,7 @@ class RedisLeaseStore(LeaseStore):
         announced = replace(member, skew=round(self.clock_skew, 1))
         args = (member.node_id, member.owner, _ms(ttl), _encode(announced), _encode(member.as_dead()))
         sent = now()
-        [[was_dead, redis_ms]] = await self._run(self._announce, [self._keys.members()], *args)
+        [was_dead, redis_ms] = await self._run(self._announce, self._keys.members(), *args)
         received = now()
         if received - sent < _MAX_ROUND_TRIP:
             self._measure_skew(sent - (redis_ms + 1) / 1000, received - redis_ms / 1000)
@@ -153,37 +156,36 @@ class RedisLeaseStore(LeaseStore):
 
     @override
     async def members(self) -> list[ClusterMember]:
-        [reply] = await self._run(self._members, [self._keys.members()])
+        reply = await self._run(self._members, self._keys.members())
         return sorted(map(_member, reply), key=lambda member: member.node_id)
 
     @override
     async def silent(self, ttl: float, since: float) -> list[ClusterMember]:
-        [reply] = await self._run(self._silent, [self._keys.members()], _ms(ttl - since))
+        reply = await self._run(self._silent, self._keys.members(), _ms(ttl - since))
         return sorted(map(_member, reply), key=lambda member: member.node_id)
 
     @override
     async def mark_dead(self, member: ClusterMember, ttl: float, since: float) -> bool:
         args = (member.node_id, member.owner, _ms(ttl - since), _encode(member.as_dead()), _ms(ttl))
-        [reply] = await self._run(self._mark_dead, [self._keys.members()], *args)
+        reply = await self._run(self._mark_dead, self._keys.members(), *args)
         return bool(reply)
 
     @override
     async def withdraw(self, owner: str) -> None:
-        await self._run(self._withdraw, [self._keys.members()], owner.partition("/")[0], owner)
+        await self._run(self._withdraw, self._keys.members(), owner.partition("/")[0], owner)
 
     @override
     async def generation(self, name: str, digest: str) -> int:
-        [reply] = await self._run(self._generation, [self._keys.generation(name)], digest)
+        reply = await self._run(self._generation, self._keys.generation(name), digest)
         return int(reply)
 
-    async def _run(self, script: Script, keys: Sequence[str] | map[str], *args: Part) -> list[Any]:
-        """Runs a script once per key."""
-        return await self._all(script.send((key,), args) for key in keys)
+    async def _run(self, script: Script, key: str, *args: Part) -> Any:
+        """Returns the reply to a script."""
+        return await self._reply(script.send((key,), args))
 
-    async def _all(self, replies: Iterable[Awaitable[Any]]) -> list[Any]:
-        """Awaits all replies under one deadline."""
+    async def _reply(self, reply: asyncio.Future[Any]) -> Any:
         try:
-            return list(await within(self._timeout, asyncio.gather(*replies)))
+            return await within(self._timeout, reply)
         except RedisError as error:
             raise LeasesUnavailable(str(error)) from error
 
