@@ -20,7 +20,7 @@ Reconciliation.  The loop calls `reconcile` every interval, and earlier when it 
   1. drop leases that are no longer certain to be valid by the local clock;
   2. renew all leases (every third of `ttl`), or send a heartbeat;
   3. read the members; their change moves preferred owners (see `placement`);
-  4. hand over leases that another member should own;
+  4. hand over leases that another member should own, if the members changed or step 2 renewed the leases;
   5. claim leases that this member should own, unless a peer still holds them (`_takeovers`).
 Step 1 comes first because an expired lease must not be renewed: another broker may have owned the resource in
 the meantime, under a higher epoch.
@@ -115,6 +115,7 @@ class LeaseHolder:
         self._takeovers = set[str]()  # leases that this broker should own and a peer still holds
         self._owner_cache: dict[str, ClusterMember] = {}
         self._renew_at = 0.0
+        self._may_be_misplaced = False
         self._loop_task: asyncio.Task[None] | None = None
 
     @property
@@ -245,7 +246,8 @@ class LeaseHolder:
         elif self.membership.needs_heartbeats:
             await self._announce()
         await self._refresh_members()
-        if not self.membership.leaving:
+        if self._may_be_misplaced and not self.membership.leaving:
+            self._may_be_misplaced = False
             await self._hand_over_misplaced()
         to_claim = self._to_claim()
         await self._refresh_takeovers(to_claim)
@@ -316,9 +318,12 @@ class LeaseHolder:
     async def _renew(self) -> None:
         """Announces the broker and extends all leases.
 
-        The next renewal follows after a third of `ttl`, or in the next round after a failure.
+        The next renewal follows after a third of `ttl`, or in the next round after a failure. Each one also
+        compares the leases with their placement: a topic may have more partitions, and a claim that was in
+        flight may be older than a change of the members.
         """
         sent = self._clock()
+        self._may_be_misplaced = True
         await self._announce()
         epochs = {resource: lease.epoch for resource, lease in self._held.items()}
         renewed = await self._store.renew(epochs, self.member.owner, self._ttl)
@@ -339,6 +344,7 @@ class LeaseHolder:
         if await self.membership.refresh():
             live = self.membership.by_owner
             self._placement.update(live)
+            self._may_be_misplaced = True
             self._owner_cache = {r: owner for r, owner in self._owner_cache.items() if owner.owner in live}
 
     def _drop_expired(self) -> None:

@@ -81,6 +81,46 @@ async def test_partitions_of_a_topic_are_spread_evenly_as_they_grow(cluster: Clu
     assert set(owners("an unknown topic", 50)) == {1, 2, 3}
 
 
+async def test_leases_move_at_a_renewal_after_their_topic_has_grown(cluster: Cluster) -> None:
+    sizes, moved = {"t": 4}, list[str]()
+
+    async def lost(resource: str) -> None:
+        moved.append(resource)
+
+    async def acquired(resource: str, epoch: int) -> None: ...
+
+    holders = []
+    for number in (1, 2, 3):
+        role = "share-partition-leader"
+        member = ClusterMember(f"{number}/1", number, frozenset({role}), f"node{number}:9090")
+        await cluster.store.announce(member, 1e6)
+        holder = LeaseHolder(
+            cluster.store,
+            member,
+            TTL,
+            clock=lambda: cluster.now,
+            partitions=lambda topic: sizes.get(topic, 0),
+        )
+        holder.register(names.PARTITION, lambda: (), role, acquired, lost)
+        holders.append(holder)
+    everything = names.partitions("t", sizes["t"])
+    for holder in holders:
+        await holder.reconcile()
+        for resource in everything:
+            await holder.acquire(resource)
+    held = {resource: holder for holder in holders for resource in holder.held()}
+    assert held.keys() == set(everything)
+    sizes["t"] = 40
+    misplaced = {each for each, holder in held.items() if not holder._placement.is_ours(each)}
+    assert misplaced
+    for _ in range(round(TTL / 2)):
+        cluster.now += 1.0
+        for holder in holders:
+            await holder.reconcile()
+            await holder._executor.drain()
+    assert set(moved) == misplaced
+
+
 async def test_unregistered_kinds_are_owned_by_their_role(cluster: Cluster) -> None:
     node = cluster.node(1)
     gateway = LeaseHolder(
