@@ -113,6 +113,10 @@ class Rights:
             return None
         return denial(self.requester, operation, Resource(kind, name))
 
+    def unnamed_denial(self, operation: AclOperation, kind: AclResourceType) -> KafkaError | None:
+        """Returns the error of a request that lacks the name of a resource; None without access control."""
+        return None if self.requester is None else denial(self.requester, operation, Resource(kind, ""))
+
     def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         """Returns whether the caller may do the operation. The audit log does not record a denial."""
         if self.requester is None:

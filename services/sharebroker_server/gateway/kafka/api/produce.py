@@ -152,10 +152,8 @@ def _transaction_denial(call: Call[ProduceRequest]) -> KafkaError | None:
     records require an id.
     """
     rights, transactional_id = call.rights, call.request.transactional_id
-    if rights.unrestricted:
-        return None
     if transactional_id is None:
-        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return rights.unnamed_denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID)
     return rights.denial(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
