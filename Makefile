@@ -70,6 +70,7 @@ security: kafka ## compare access control with Kafka 4.3.1: decisions by 10,000 
 	@$(BIN)/python -m tests.security.record --check
 	@ACLS=10000 $(BIN)/python -m pytest -q tests/compat/test_acl_decisions.py \
 	  tests/integration/security/test_kafka_permissions.py
+	@LONGEST=1 $(BIN)/python -m pytest -q tests/integration/security/test_revocation.py
 
 fuzz: $(READY) ## send garbage to the reader of Kafka's messages and to every gRPC method (a quarter of an hour)
 	$(BIN)/python -m pytest tests/property/kafka_wire/test_hostile_bytes.py tests/property/kafka_wire/test_corpus.py \

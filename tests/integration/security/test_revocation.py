@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,10 +24,10 @@ from tests.testkit.servers import running
 
 pytestmark = pytest.mark.servers
 
-LONGEST: Final = 5.0
+LONGEST: Final = float(os.environ.get("LONGEST", "5"))
 """Seconds from the response to the change until the stream has ended; 0.1 on two busy cores.
 
-The documented time is one second. The test permits more, because other tests use the same cores."""
+`make security` permits the documented second. `make test` permits more: other tests use the same cores."""
 
 
 @contextmanager
@@ -79,4 +80,5 @@ async def test_a_change_at_another_process_ends_the_stream(users: Users) -> None
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await to_its_end(stream)
         assert monotonic() - changed_at < LONGEST
+    assert failure.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert rejection_of(failure.value).code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
