@@ -133,6 +133,7 @@ class FakeGateway:
         """The number of next ProduceStream requests that are stored without a response."""
         self.admin_error: KafkaError | None = None
         self.config_errors: list[ErrorCode] = []
+        self.describe_error = ErrorCode.NONE
         self.created: list[str] = []
         """Names of the topics that were created."""
         self.configs: dict[str, str] = {}
@@ -277,6 +278,15 @@ class FakeGateway:
             response.topics.add(name=topic.name, error_code=int(code))
             if not exists:
                 self.created.append(topic.name)
+        return response
+
+    async def DescribeConfigs(
+        self, request: admin_pb2.DescribeConfigsRequest, context: Context
+    ) -> admin_pb2.DescribeConfigsResponse:
+        response = admin_pb2.DescribeConfigsResponse()
+        result = response.results.add(error_code=int(self.describe_error))
+        if not self.describe_error:
+            result.configs.add(name="errors.deadletterqueue.topic.name.prefix", value="dlq.")
         return response
 
     async def IncrementalAlterConfigs(

@@ -235,8 +235,15 @@ class Admin(RequestClient):
         """Gives a group a dead letter topic and sets the configs of both; returns whether it is a new topic.
 
         `partitions` is for a new topic; 0: the server's default. `copy`: letters have key, value and headers
-        of the record. Raises KafkaError.
+        of the record. Raises KafkaError, INVALID_CONFIG without the prefix that brokers require.
         """
+        prefix = await self._dead_letter_prefix()
+        if not topic.startswith(prefix):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"The name of a dead letter topic must begin with {prefix!r} "
+                f"(errors.deadletterqueue.topic.name.prefix), unlike {topic!r}.",
+            )
         configs = {"errors.deadletterqueue.group.enable": "true"}
         created = True
         try:
@@ -252,6 +259,17 @@ class Admin(RequestClient):
         }
         await self.alter_group_configs(group_id, names)
         return created
+
+    async def _dead_letter_prefix(self) -> str:
+        """Returns the prefix of dead letter topics; empty without the right to read it."""
+        try:  # Without a broker's id the response has only what is set for all brokers.
+            configs = await self._configs(cluster.ResourceType.RESOURCE_TYPE_BROKER, "0")
+        except KafkaError as error:
+            if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                return ""
+            raise
+        name = "errors.deadletterqueue.topic.name.prefix"
+        return next((config.value or "" for config in configs if config.name == name), "")
 
     async def _configs(self, kind: cluster.ResourceType.ValueType, name: str) -> list[ConfigValue]:
         resource = gateway.DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name)

@@ -185,6 +185,15 @@ def test_a_group_gets_a_dead_letter_topic(sharebroker: Command, group: str) -> N
     assert configs["errors.deadletterqueue.group.enable"] == "true"
 
 
+def test_a_dead_letter_topic_without_the_prefix_is_refused(sharebroker: Command, group: str) -> None:
+    name = f"letters.{group}"
+    refused = sharebroker("dead-letters", "enable", group, "--topic", name).failure
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.INVALID_CONFIG
+    assert "must begin with 'dlq.'" in refused.message
+    assert name not in sharebroker("topics", "list").out
+
+
 def test_a_worker_sets_up_dead_letters(sharebroker: Command, topic: str, group: str) -> None:
     name = f"dlq.{group}"
     assert sharebroker("produce", topic, stdin=b"wrong\n").code == 0

@@ -643,6 +643,22 @@ async def test_a_worker_gives_its_group_a_dead_letter_topic(
     }
 
 
+@pytest.mark.parametrize("readable", [True, False])
+async def test_a_worker_refuses_a_dead_letter_topic_without_the_prefix(
+    gateway: FakeGateway, readable: bool
+) -> None:
+    """Without the right to read the brokers' configs the name is not checked."""
+    if readable:
+        with pytest.raises(KafkaError, match=r"must begin with 'dlq\.'"):
+            await worker_of(gateway, print, dead_letter_topic="letters").run_async()
+        assert (gateway.created, gateway.heartbeats) == ([], [])
+        return
+    gateway.describe_error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    async with running(worker_of(gateway, print, dead_letter_topic="letters")):
+        await eventually(lambda: gateway.heartbeats)
+    assert gateway.created == ["letters"]
+
+
 async def test_a_worker_without_rights_to_the_topic_does_not_join(gateway: FakeGateway) -> None:
     gateway.config_errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     with pytest.raises(KafkaError) as refused:
