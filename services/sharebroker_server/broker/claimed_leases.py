@@ -19,7 +19,7 @@ from sharebroker_server.telemetry.process import release
 
 RETRY_SECONDS: Final = 0.1
 GRACE_SECONDS: Final = 2.0
-"""How much longer than the life of a lease a dead server's lease is awaited."""
+"""How much longer than its life the lease of a dead server or of a killed import is awaited."""
 
 LEASE_SECONDS: Final = 5.0
 """The life of leases and announcement: servers wait as long for an import that was killed."""
@@ -49,11 +49,11 @@ class ClaimedLeases:
     async def claim(self, least_epochs: Mapping[str, int]) -> None:
         """Claims leases whose epochs are then at least those given. Raises ArchiveError, LeasesUnavailable.
 
-        Leases of a dead server expire soon. Servers hand over those of coordinators while this process is
-        `announced`.
+        Leases of a dead server or of a killed import expire soon. Servers hand over those of coordinators
+        while this process is `announced`.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._server_ttl + GRACE_SECONDS
+        deadline = loop.time() + max(self._server_ttl, self._ttl) + GRACE_SECONDS
         missing = dict(least_epochs)
         while missing:
             owners = await gather_in_portions(lambda item: self._claim(*item), missing.items())

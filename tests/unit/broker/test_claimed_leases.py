@@ -45,7 +45,7 @@ async def test_a_lease_that_is_not_released_is_reported(
     store = RedisLeaseStore(redis_link)
     await store.claim("catalog", "1/1", 60.0)
     with pytest.raises(ArchiveError, match=r"Another process holds the lease of catalog"):
-        await ClaimedLeases(store, 0.3).claim({"catalog": 0, "partition:a:0": 0})
+        await ClaimedLeases(store, 0.3, 0.3).claim({"catalog": 0, "partition:a:0": 0})
 
 
 async def test_leases_are_renewed_until_the_end(redis_link: RedisLink) -> None:
@@ -66,6 +66,18 @@ async def test_leases_are_renewed_until_the_end(redis_link: RedisLink) -> None:
         assert (await store.claim("catalog", "1/1", 60.0)).owner != "1/1"
     await asyncio.sleep(0)
     assert (await store.claim("catalog", "1/1", 60.0)).owner == "1/1"
+
+
+async def test_the_lease_of_a_killed_import_is_awaited(
+    redis_link: RedisLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may live longer than the lease of a server."""
+    monkeypatch.setattr("sharebroker_server.broker.claimed_leases.GRACE_SECONDS", 0.1)
+    store = RedisLeaseStore(redis_link)
+    await ClaimedLeases(store, 0.2, 0.5).claim({"import": 0})
+    later = ClaimedLeases(store, 0.2, 0.5)
+    await later.claim({"import": 0})
+    assert later.epoch("import") == 2
 
 
 @pytest.mark.parametrize("reason", [LeaseLost("catalog"), LogFenced("catalog: epoch 1, the lease has 2")])
