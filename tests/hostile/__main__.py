@@ -12,7 +12,7 @@ from tests.hostile.attacks import Attack, catalog_attacks, produce_attacks
 from tests.hostile.byte_attacks import byte_attacks
 from tests.hostile.entry_attacks import entry_attacks
 from tests.hostile.frame_attacks import frame_attacks
-from tests.hostile.grpc_attacks import grpc_attacks
+from tests.hostile.grpc_attacks import grpc_attacks, unread_attacks
 from tests.hostile.honest import honest_client
 from tests.hostile.memory import peak_memory
 from tests.testkit.brokers import Cluster, one_process
@@ -46,6 +46,7 @@ async def _run(seconds: float, only: str) -> bool:
         entry_attacks(),
         byte_attacks(),
         grpc_attacks(),
+        unread_attacks(),
         frame_attacks(),
     )
     for attack in chain(*attacks):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -15,7 +16,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as g
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from tests.hostile import payloads
 from tests.hostile.attacks import Attack, Send, exchange, topic_of
-from tests.hostile.http2 import compressed_calls, unfinished_calls
+from tests.hostile.http2 import compressed_calls, unfinished_calls, unread_calls
 from tests.support.client import connected
 from tests.testkit.brokers import Cluster
 
@@ -125,6 +126,40 @@ def decoded_records(name: str, clients: int, *, stream: bool) -> Attack:
     return Attack(name, prepare)
 
 
+_UNREAD_GROUPS: Final = 100
+"""Groups of the members that do not read; each has at most 200 members."""
+
+
+def unread_streams(name: str, streams: int, connections: int) -> Attack:
+    """Returns an attack of streams on each connection that request 16 MB of records and read none."""
+
+    async def prepare(cluster: Cluster) -> Send:
+        topic = await topic_of(cluster, 1)
+        async with connected(cluster.address) as client:
+            groups = [await client.group() for _ in range(_UNREAD_GROUPS)]
+            for _ in range(20):
+                await client.publish(topic, ["x" * 100_000] * 8)
+        subscriptions = [
+            share.ConsumeRequest.Subscribe(group_id=group_id, topics=[topic], decode=True)
+            for group_id in groups
+        ]
+        messages = [
+            share.ConsumeRequest(subscribe=subscribe, credit=1000).SerializeToString()
+            for subscribe in subscriptions
+        ]
+
+        async def send(seconds: float) -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    requests = messages * (streams // _UNREAD_GROUPS)
+                    client = partial(unread_calls, cluster.address, _SHARE + "Consume", requests)
+                    await asyncio.gather(*(_again(client) for _ in range(connections)))
+
+        return send
+
+    return Attack(name, prepare)
+
+
 _TWO = b"\x12\0"  # an empty element of field 2
 _THREE = b"\x1a\0"  # an empty element of field 3
 
@@ -151,3 +186,9 @@ def grpc_attacks() -> Iterator[Attack]:
     yield repeated("20 messages of 40,000 elements", lists, (_TWO + _THREE) * 20_000, 20)
     yield decoded_records("4 members that acquire 1.5 GiB, decoded", 4, stream=False)
     yield decoded_records("4 streams of 1.5 GiB, decoded", 4, stream=True)
+
+
+def unread_attacks() -> Iterator[Attack]:
+    """Yields the attacks whose memory is not bounded for all streams together (see LIMITS)."""
+    yield unread_streams("2,000 unread streams on one connection", 2_000, 1)
+    yield unread_streams("2,000 unread streams on 20 connections", 100, 20)

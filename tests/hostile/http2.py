@@ -80,6 +80,11 @@ class Connection:
         while data:
             data = data[await self._send(stream, data[:LARGEST_FRAME]) :]
 
+    async def call(self, stream: int, method: str, data: bytes) -> None:
+        """Begins a call and sends a message with its prefix."""
+        self._open(stream, request_headers(method))
+        await self._send(stream, data)
+
     def _open(self, stream: int, headers: bytes) -> None:
         self._windows[stream] += self._initial
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers))
@@ -124,3 +129,14 @@ async def compressed_calls(address: str, method: str, message: bytes, calls: int
         tasks.create_task(connection.read())
         for number in range(calls):
             await connection.compressed(2 * number + 1, method, message)
+
+
+async def unread_calls(address: str, method: str, messages: Iterable[bytes]) -> None:
+    """Makes calls on one connection that stay open, and permits the server 64 KiB of responses in all.
+
+    Ends as `unfinished_calls`.
+    """
+    async with connected(address) as connection, asyncio.TaskGroup() as tasks:
+        tasks.create_task(connection.read())
+        for number, message in enumerate(messages):
+            await connection.call(2 * number + 1, method, b"\0" + len(message).to_bytes(4) + message)
