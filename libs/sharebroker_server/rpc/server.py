@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -16,37 +16,8 @@ from sharebroker_server.rpc import reflection
 from sharebroker_server.rpc.call_metrics import CallCounts
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.interceptor import ErrorInterceptor
-from sharebroker_server.rpc.message_limits import MAX_READ, MAX_RESPONSE
+from sharebroker_server.rpc.server_options import server_options
 from sharebroker_server.rpc.tls import Tls
-
-_IDENTITY_ONLY = 1
-"""The set of compression algorithms whose only element is `identity`: no compression."""
-
-MAX_METADATA: Final = 18 * 1024
-"""Bytes of the headers of a call, 32 for each and its name included (RFC 9113, section 6.5.2).
-
-An access token has up to 16 KiB."""
-
-SERVER_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_READ),
-    ("grpc.max_send_message_length", MAX_RESPONSE),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.so_reuseport", 0),
-    ("grpc.server_handshake_timeout_ms", 10_000),  # TLS and HTTP/2 settings; as the Kafka listener's
-    ("grpc.max_concurrent_streams", 10_000),
-    # Without these gRPC rejects calls at random from 8 KiB on.
-    ("grpc.max_metadata_size", MAX_METADATA),
-    ("grpc.absolute_max_metadata_size", MAX_METADATA + 2048),
-    # Otherwise gRPC keeps a rejected call and its headers for up to a second.
-    ("grpc.http.tarpit", 0),
-    # Otherwise gRPC buffers megabytes of each stream that is not read. A message in reading has more.
-    ("grpc.http2.bdp_probe", 0),
-    # gRPC checks the size of a message before it decompresses it, so a small message could use gigabytes.
-    ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
-)
-
-SHARING_OPTIONS = tuple((name, 1 if name == "grpc.so_reuseport" else value) for name, value in SERVER_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +57,7 @@ class GrpcServer:
     ) -> None:
         self.counts = CallCounts()
         errors = ErrorInterceptor(limits, self.counts)
-        options = SHARING_OPTIONS if shares else SERVER_OPTIONS
-        self._server = grpc.aio.server(interceptors=(*access, errors), options=options)
+        self._server = grpc.aio.server(interceptors=(*access, errors), options=server_options(shares=shares))
         self._health = _Health()
         self._names: list[str] = []
         self._tls = tls

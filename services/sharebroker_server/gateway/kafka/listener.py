@@ -16,7 +16,7 @@ from sharebroker_server.gateway.kafka.connection import ConnectionLimits, KafkaC
 from sharebroker_server.gateway.kafka.rejected_connections import (
     OpenConnections,
     Rejecting,
-    available_files,
+    connection_limit,
     logged_handshakes,
 )
 from sharebroker_server.gateway.kafka.telemetry import log_of_clients
@@ -74,7 +74,7 @@ class KafkaServer:
 
     def open(self, listener: KafkaListener, config: BrokerConfig) -> None:
         """Sets the state that connections share, and their limits."""
-        max_connections = min(config.max_connections, available_files())
+        max_connections = connection_limit(config.max_connections)
         self._limits = limits = ConnectionLimits(
             config.socket_request_max_bytes,
             MemoryBudget(config.queued_max_request_bytes),

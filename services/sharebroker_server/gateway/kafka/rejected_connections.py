@@ -6,17 +6,13 @@ These are beyond the limit, or their TLS handshake failed.
 from __future__ import annotations
 
 import asyncio
-import resource
 import ssl
 from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakSet
 
+from sharebroker_server.open_files import connections_permitted
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
-
-_RESERVED_FILES: Final = 256
-"""File descriptors that are reserved for Redis, gRPC and logs."""
-
 
 C = TypeVar("C")
 
@@ -82,13 +78,6 @@ def logged_handshakes(log: RateLimitedLog) -> type[ssl.SSLObject]:
     return Handshake
 
 
-def available_files() -> int:
-    """Returns the number of connections that the operating system permits, after raising the soft limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (OSError, ValueError):
-            pass  # the soft limit applies
-    return 1 << 30 if soft == resource.RLIM_INFINITY else max(soft - _RESERVED_FILES, soft // 2)
+def connection_limit(max_connections: int) -> int:
+    """Returns the lower of `max.connections` and what the limit on open files permits."""
+    return min(max_connections, connections_permitted())
