@@ -1,0 +1,1 @@
+"""A client of another Kafka cluster: connections, and the rules of fetch sessions and metadata."""

@@ -1,0 +1,1 @@
+"""Rules of the client: versions, authentication, fetch sessions, metadata."""

@@ -1,0 +1,94 @@
+"""What the client knows of a cluster: brokers, topics, and the leader of each partition.
+
+A broker may answer with metadata that is older than what the client has. A partition therefore keeps the
+leader with the highest epoch, as long as its topic has the same id (KIP-320). Metadata before version 7 has
+no epochs; the last response then counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sharebroker_server.kafka_wire.messages import MetadataResponse
+
+
+class Broker(NamedTuple):
+    """A broker and its address."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Leader(NamedTuple):
+    """The leader of a partition; -1 is none, or an unknown epoch."""
+
+    node_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic. `id` is "" on clusters without topic ids."""
+
+    name: str
+    id: str
+    leaders: Mapping[int, Leader]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """The cluster at one time. `errors` has the error codes of topics that could not be described."""
+
+    cluster_id: str = ""
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        """Returns the leader of a partition, None if there is none or its broker is not known."""
+        known = self.topics.get(topic)
+        leader = None if known is None else known.leaders.get(partition)
+        return leader if leader is not None and leader.node_id in self.brokers else None
+
+    def updated(self, response: MetadataResponse) -> ClusterMetadata:
+        """Returns the metadata after a response, which replaces the described topics and all brokers."""
+        topics, errors = dict(self.topics), dict(self.errors)
+        for found in response.topics:
+            name = found.name or ""
+            errors.pop(name, None)
+            if found.error_code:
+                errors[name] = found.error_code
+            else:
+                topics[name] = _newest(self.topics.get(name), _topic(found))
+        brokers = {
+            broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
+        }
+        return ClusterMetadata(response.cluster_id or "", brokers, topics, errors)
+
+    def without(self, topic: str) -> ClusterMetadata:
+        """Returns the metadata without a topic, which was deleted."""
+        topics = {name: known for name, known in self.topics.items() if name != topic}
+        errors = {name: code for name, code in self.errors.items() if name != topic}
+        return ClusterMetadata(self.cluster_id, self.brokers, topics, errors)
+
+
+def _topic(found: MetadataResponse.MetadataResponseTopic) -> Topic:
+    leaders = {part.partition_index: Leader(part.leader_id, part.leader_epoch) for part in found.partitions}
+    return Topic(found.name or "", found.topic_id, leaders)
+
+
+def _newest(known: Topic | None, found: Topic) -> Topic:
+    """Returns the found topic, with the leaders of the known one whose epochs are higher."""
+    if known is None or known.id != found.id:
+        return found
+    later = {
+        partition: known.leaders[partition]
+        for partition, leader in found.leaders.items()
+        if partition in known.leaders and known.leaders[partition].epoch > leader.epoch >= 0
+    }
+    return Topic(found.name, found.id, {**found.leaders, **later}) if later else found
