@@ -54,27 +54,28 @@ class ClusterMetadata:
         leader = None if known is None else known.leaders.get(partition)
         return leader if leader is not None and leader.node_id in self.brokers else None
 
-    def updated(self, response: MetadataResponse) -> ClusterMetadata:
-        """Returns the metadata after a response, which replaces the described topics and all brokers."""
-        topics, errors = dict(self.topics), dict(self.errors)
+    def updated(self, response: MetadataResponse, *, complete: bool = False) -> ClusterMetadata:
+        """Returns the metadata after a response, which replaces all brokers and the topics in it.
+
+        If it is `complete`, other topics do not exist.
+        """
+        topics = {} if complete else dict(self.topics)
+        errors = {} if complete else dict(self.errors)
         for found in response.topics:
             name = found.name or ""
             errors.pop(name, None)
+            known = self.topics.get(name)
             if found.error_code:
                 errors[name] = found.error_code
+                if known is not None:
+                    topics[name] = known
             else:
-                topics[name] = _newest(self.topics.get(name), _topic(found))
+                topics[name] = _newest(known, _topic(found))
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
         }
         return ClusterMetadata(response.cluster_id or "", brokers, topics, errors)
-
-    def without(self, topic: str) -> ClusterMetadata:
-        """Returns the metadata without a topic, which was deleted."""
-        topics = {name: known for name, known in self.topics.items() if name != topic}
-        errors = {name: code for name, code in self.errors.items() if name != topic}
-        return ClusterMetadata(self.cluster_id, self.brokers, topics, errors)
 
 
 def _topic(found: MetadataResponse.MetadataResponseTopic) -> Topic:

@@ -62,4 +62,14 @@ def test_a_topic_with_an_error_keeps_what_is_known_of_it() -> None:
     assert seen.errors == {"t": 29}
     assert seen.leader("t", 0) == Leader(1, 5)
     assert seen.updated(response({0: (1, 5)})).errors == {}
-    assert seen.without("t") == ClusterMetadata("c", seen.brokers)
+
+
+def test_a_complete_response_lacks_the_topics_that_do_not_exist() -> None:
+    empty = MetadataResponse(cluster_id="c", brokers=[], topics=[])
+    seen = ClusterMetadata().updated(response({0: (1, 5)}))
+    assert set(seen.updated(empty).topics) == {"t"}
+    assert not seen.updated(empty, complete=True).topics
+    older = seen.updated(response({0: (2, 4)}), complete=True)
+    assert older.leader("t", 0) == Leader(1, 5)
+    assert older.updated(response({}, error=3), complete=True).errors == {"t": 3}
+    assert not older.updated(response({}, error=3), complete=True).updated(empty, complete=True).errors

@@ -1,0 +1,240 @@
+"""The brokers of a cluster: which to ask, and what they answer about topics and offsets.
+
+Metadata comes from any broker: first from those in the metadata, then from the bootstrap addresses. Other
+requests go to the leader of a partition. If that is the wrong broker, or cannot be reached, the client
+refreshes the metadata and sends the request again, until the caller's deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import doubling
+from sharebroker_server.kafka_client.connection import Connection, ConnectionSettings
+from sharebroker_server.kafka_client.core.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
+from sharebroker_server.kafka_client.core.metadata import ClusterMetadata, Leader
+from sharebroker_server.kafka_client.link import Address, Link
+from sharebroker_server.kafka_wire.messages import (
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetForLeaderEpochRequest,
+)
+
+T = TypeVar("T")
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Timestamps that stand for the log start and for the log end (Kafka: ListOffsetsRequest)."""
+
+CONSUMER: Final = -1
+"""The replica id of a client."""
+
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 1.0
+"""Seconds before a repetition (Kafka: retry.backoff.ms and retry.backoff.max.ms)."""
+
+_ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""Errors after which the client refreshes the metadata and asks again."""
+
+
+class ListedOffset(NamedTuple):
+    """An offset, with the time (ms) and the leader epoch of its record; -1 for none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """The largest leader epoch up to the requested one that the log has, and the offset where it ends.
+
+    -1 for none.
+    """
+
+    leader_epoch: int
+    end_offset: int
+
+
+class Cluster:
+    """A client of one cluster. `metadata` is what the last responses contained."""
+
+    def __init__(self, bootstrap: Sequence[Address], settings: ConnectionSettings) -> None:
+        self.metadata = ClusterMetadata()
+        self._bootstrap = tuple(bootstrap)
+        self._settings = settings
+        self._links: dict[tuple[Address, str], Link] = {}
+        self._first = 0
+        self._refreshing = asyncio.Lock()
+
+    async def connection(self, node_id: int, purpose: str = "requests") -> Connection:
+        """Returns a connection to a broker; requests of different purposes do not wait for each other.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION for an unknown broker; else as `Link.connection`.
+        """
+        broker = self.metadata.brokers.get(node_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"The cluster has no broker {node_id}.")
+        return await self._link(Address(broker.host, broker.port), purpose).connection()
+
+    async def refresh(self, topics: Collection[str] | None = None) -> ClusterMetadata:
+        """Requests metadata of topics, of all by default, from one broker after the other.
+
+        Raises:
+            KafkaError: the error of the last broker, if none responds.
+        """
+        async with self._refreshing:
+            addresses = self._addresses()
+            failure: KafkaError | None = None
+            for address in addresses:
+                try:
+                    return await self._metadata_from(address, topics)
+                except KafkaError as error:
+                    failure = error
+                    self._first += 1
+            raise failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "There is no bootstrap address.")
+
+    async def listed_offset(
+        self, topic: str, partition: int, timestamp: int, timeout: float, *, committed: bool = False
+    ) -> ListedOffset:
+        """Returns the first offset with a time (ms) or later, or one of EARLIEST and LATEST.
+
+        `committed` limits it to the last stable offset.
+
+        Raises:
+            KafkaError: the error of the broker; REQUEST_TIMED_OUT after `timeout` seconds.
+        """
+
+        async def ask(connection: Connection, leader: Leader) -> ListedOffset:
+            part = ListOffsetsRequest.ListOffsetsPartition(
+                partition_index=partition, current_leader_epoch=leader.epoch, timestamp=timestamp
+            )
+            request = ListOffsetsRequest(
+                replica_id=CONSUMER,
+                isolation_level=int(committed),
+                topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])],
+            )
+            response = await connection.request(LIST_OFFSETS, request, timeout)
+            found = _only([part for topic in response.topics for part in topic.partitions])
+            _check(found.error_code)
+            return ListedOffset(found.offset, found.timestamp, found.leader_epoch)
+
+        return await self._at_leader(topic, partition, timeout, ask)
+
+    async def epoch_end(self, topic: str, partition: int, leader_epoch: int, timeout: float) -> EpochEnd:
+        """Returns where a leader epoch ends in the log: records beyond it were truncated (KIP-320).
+
+        Raises:
+            KafkaError: the error of the broker; REQUEST_TIMED_OUT after `timeout` seconds.
+        """
+
+        async def ask(connection: Connection, leader: Leader) -> EpochEnd:
+            part = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+                partition=partition, current_leader_epoch=leader.epoch, leader_epoch=leader_epoch
+            )
+            request = OffsetForLeaderEpochRequest(
+                replica_id=CONSUMER,
+                topics=[OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[part])],
+            )
+            response = await connection.request(OFFSET_FOR_LEADER_EPOCH, request, timeout)
+            found = _only([part for topic in response.topics for part in topic.partitions])
+            _check(found.error_code)
+            return EpochEnd(found.leader_epoch, found.end_offset)
+
+        return await self._at_leader(topic, partition, timeout, ask)
+
+    def close(self) -> None:
+        """Ends all connections."""
+        for link in self._links.values():
+            link.close()
+
+    def _link(self, address: Address, purpose: str) -> Link:
+        link = self._links.get((address, purpose))
+        if link is None:
+            link = self._links[address, purpose] = Link(address, self._settings)
+        return link
+
+    def _addresses(self) -> list[Address]:
+        """Returns the known brokers from the one that responded last, then the bootstrap addresses."""
+        known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
+        first = self._first % len(known) if known else 0
+        return list(dict.fromkeys((*known[first:], *known[:first], *self._bootstrap)))
+
+    async def _metadata_from(self, address: Address, topics: Collection[str] | None) -> ClusterMetadata:
+        connection = await self._link(address, "requests").connection()
+        named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
+        response = await connection.request(
+            METADATA, MetadataRequest(topics=named, allow_auto_topic_creation=False)
+        )
+        self.metadata = self.metadata.updated(response, complete=topics is None)
+        self._remove_unused_links()
+        return self.metadata
+
+    def _remove_unused_links(self) -> None:
+        """Ends the connections to brokers that left the cluster."""
+        used = {*self._addresses()}
+        for key in [key for key in self._links if key[0] not in used]:
+            self._links.pop(key).close()
+
+    async def _at_leader(
+        self, topic: str, partition: int, timeout: float, ask: Callable[[Connection, Leader], Awaitable[T]]
+    ) -> T:
+        failure: KafkaError | None = None
+        pauses: Iterator[float] = doubling(FIRST_PAUSE, LONGEST_PAUSE)
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    try:
+                        leader = await self._leader(topic, partition, refresh=failure is not None)
+                        return await ask(await self.connection(leader.node_id), leader)
+                    except KafkaError as error:
+                        if error.code not in _ELSEWHERE:
+                            raise
+                        failure = error
+                    await asyncio.sleep(next(pauses))
+        except TimeoutError:
+            reason = f": {failure.message}" if failure is not None else "."
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The leader of {topic}-{partition} did not respond within {timeout:g} s{reason}",
+            ) from failure
+
+    async def _leader(self, topic: str, partition: int, *, refresh: bool) -> Leader:
+        leader = None if refresh else self.metadata.leader(topic, partition)
+        if leader is None:
+            leader = (await self.refresh([topic])).leader(topic, partition)
+        if leader is None:
+            _check(self.metadata.errors.get(topic, 0))
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now.")
+        return leader
+
+
+def _only(parts: Sequence[T]) -> T:
+    """Returns the one part of a response for one partition."""
+    if len(parts) != 1:
+        raise KafkaError(
+            ErrorCode.NETWORK_EXCEPTION, f"The response has {len(parts)} partitions instead of one."
+        )
+    return parts[0]
+
+
+def _check(error_code: int) -> None:
+    if error_code:
+        raise KafkaError(ErrorCode(error_code))

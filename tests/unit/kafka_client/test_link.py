@@ -1,0 +1,79 @@
+"""Connections to one address: shared, replaced, and not opened in a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.kafka_client.link import FIRST_PAUSE, LONGEST_PAUSE, Address, Link
+from tests.testkit.tables import each
+from tests.testkit.waiting import eventually
+from tests.unit.kafka_client.harness import SETTINGS, Broker, ask, failure, metadata, serving
+
+
+@each("address, text", [(Address("b1", 9092), "b1:9092"), (Address("::1", 9092), "[::1]:9092")])
+def test_an_address_is_written_as_in_bootstrap_servers(address: Address, text: str) -> None:
+    assert str(address) == text
+
+
+async def test_callers_share_one_connection() -> None:
+    async with serving(Broker()) as broker:
+        link = Link(Address("127.0.0.1", broker.port), SETTINGS)
+        opened = await asyncio.gather(*(link.connection() for _ in range(3)))
+        assert len(set(opened)) == 1
+        assert await link.connection() is opened[0]
+        assert len(broker.received) == 1
+        link.close()
+        assert opened[0].closed
+        assert (await failure(link.connection())).code is ErrorCode.NETWORK_EXCEPTION
+
+
+async def test_pauses_between_failed_attempts_become_longer() -> None:
+    async with serving(Broker()) as broker:
+        pass
+    link = Link(Address("127.0.0.1", broker.port), SETTINGS, jitter=lambda: 1.0)
+    pauses: list[float] = []
+    while len(pauses) < 3:
+        error = await failure(link.connection())
+        assert error.code is ErrorCode.NETWORK_EXCEPTION
+        during = await failure(link.connection())
+        if during.retry_after is None:  # the pause had passed already
+            continue
+        assert during.message == error.message
+        pauses.append(during.retry_after)
+        await asyncio.sleep(during.retry_after)
+    assert all(0 < pause <= LONGEST_PAUSE * 1.2 for pause in pauses)
+    assert pauses[-1] > FIRST_PAUSE * 1.2
+
+
+async def test_a_broker_that_ends_each_connection_at_once_is_not_asked_in_a_loop() -> None:
+    broker = Broker()
+    async with serving(broker):
+        link = Link(Address("127.0.0.1", broker.port), replace(SETTINGS))
+        first = await link.connection()
+        first.close()
+        error = await failure(link.connection())
+        assert "soon after" in error.message
+        assert error.retry_after is not None
+        await asyncio.sleep(error.retry_after)
+        assert not (await link.connection()).closed
+        link.close()
+
+
+async def test_a_connection_is_replaced_before_its_authentication_ends() -> None:
+    broker = Broker()
+    async with serving(broker):
+        link = Link(Address("127.0.0.1", broker.port), SETTINGS)
+        first = await link.connection()
+        last = asyncio.create_task(ask(first))
+        await eventually(lambda: first.unanswered)
+        await asyncio.sleep(FIRST_PAUSE)
+        first.renew_at = asyncio.get_running_loop().time()
+        second = await link.connection()
+        assert second is not first
+        broker.answers.put_nowait(metadata("last"))
+        assert await last == "last"
+        assert first.closed
+        assert not second.closed
+        link.close()
