@@ -8,12 +8,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, Cluster
+from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, ClusterClient
 from sharebroker_server.kafka_client.connection import ConnectionSettings
 from sharebroker_server.kafka_client.core.apis import FETCH, FIRST_FETCH_WITH_TOPIC_IDS
 from sharebroker_server.kafka_client.core.fetch_session import FetchSession, Partition, Position
 from sharebroker_server.kafka_client.core.record_batches import whole_batches
-from sharebroker_server.kafka_client.link import Address
+from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
 from sharebroker_server.record_log.core.batch import StoredBatch, stored_batches
 from tests.support.client import unique
@@ -36,7 +36,7 @@ class Reader:
 
     def __init__(self, kafka: KafkaCluster) -> None:
         host, _, port = kafka.bootstrap.rpartition(":")
-        self.cluster = Cluster([Address(host, int(port))], ConnectionSettings())
+        self.cluster = ClusterClient([BrokerAddress(host, int(port))], ConnectionSettings())
         self.session = FetchSession()
 
     async def fetch(

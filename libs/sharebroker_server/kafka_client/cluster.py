@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import doubling
-from sharebroker_server.kafka_client.connection import Connection, ConnectionSettings
+from sharebroker_server.kafka_client.connection import BrokerConnection, ConnectionSettings
 from sharebroker_server.kafka_client.core.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from sharebroker_server.kafka_client.core.metadata import ClusterMetadata, Leader
-from sharebroker_server.kafka_client.link import Address, Link
+from sharebroker_server.kafka_client.link import BrokerAddress, BrokerLink
 from sharebroker_server.kafka_wire.messages import (
     ListOffsetsRequest,
     MetadataRequest,
@@ -72,27 +72,27 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-class Cluster:
+class ClusterClient:
     """A client of one cluster. `metadata` is what the last responses contained."""
 
-    def __init__(self, bootstrap: Sequence[Address], settings: ConnectionSettings) -> None:
+    def __init__(self, bootstrap: Sequence[BrokerAddress], settings: ConnectionSettings) -> None:
         self.metadata = ClusterMetadata()
         self._bootstrap = tuple(bootstrap)
         self._settings = settings
-        self._links: dict[tuple[Address, str], Link] = {}
+        self._links: dict[tuple[BrokerAddress, str], BrokerLink] = {}
         self._first = 0
         self._refreshing = asyncio.Lock()
 
-    async def connection(self, node_id: int, purpose: str = "requests") -> Connection:
+    async def connection(self, node_id: int, purpose: str = "requests") -> BrokerConnection:
         """Returns a connection to a broker; requests of different purposes do not wait for each other.
 
         Raises:
-            KafkaError: NETWORK_EXCEPTION for an unknown broker; else as `Link.connection`.
+            KafkaError: NETWORK_EXCEPTION for an unknown broker; else as `BrokerLink.connection`.
         """
         broker = self.metadata.brokers.get(node_id)
         if broker is None:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"The cluster has no broker {node_id}.")
-        return await self._link(Address(broker.host, broker.port), purpose).connection()
+        return await self._link(BrokerAddress(broker.host, broker.port), purpose).connection()
 
     async def refresh(self, topics: Collection[str] | None = None) -> ClusterMetadata:
         """Requests metadata of topics, of all by default, from one broker after the other.
@@ -122,7 +122,7 @@ class Cluster:
             KafkaError: the error of the broker; REQUEST_TIMED_OUT after `timeout` seconds.
         """
 
-        async def ask(connection: Connection, leader: Leader) -> ListedOffset:
+        async def ask(connection: BrokerConnection, leader: Leader) -> ListedOffset:
             part = ListOffsetsRequest.ListOffsetsPartition(
                 partition_index=partition, current_leader_epoch=leader.epoch, timestamp=timestamp
             )
@@ -145,7 +145,7 @@ class Cluster:
             KafkaError: the error of the broker; REQUEST_TIMED_OUT after `timeout` seconds.
         """
 
-        async def ask(connection: Connection, leader: Leader) -> EpochEnd:
+        async def ask(connection: BrokerConnection, leader: Leader) -> EpochEnd:
             part = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
                 partition=partition, current_leader_epoch=leader.epoch, leader_epoch=leader_epoch
             )
@@ -165,19 +165,19 @@ class Cluster:
         for link in self._links.values():
             link.close()
 
-    def _link(self, address: Address, purpose: str) -> Link:
+    def _link(self, address: BrokerAddress, purpose: str) -> BrokerLink:
         link = self._links.get((address, purpose))
         if link is None:
-            link = self._links[address, purpose] = Link(address, self._settings)
+            link = self._links[address, purpose] = BrokerLink(address, self._settings)
         return link
 
-    def _addresses(self) -> list[Address]:
+    def _addresses(self) -> list[BrokerAddress]:
         """Returns the known brokers from the one that responded last, then the bootstrap addresses."""
-        known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
+        known = [BrokerAddress(broker.host, broker.port) for broker in self.metadata.brokers.values()]
         first = self._first % len(known) if known else 0
         return list(dict.fromkeys((*known[first:], *known[:first], *self._bootstrap)))
 
-    async def _metadata_from(self, address: Address, topics: Collection[str] | None) -> ClusterMetadata:
+    async def _metadata_from(self, address: BrokerAddress, topics: Collection[str] | None) -> ClusterMetadata:
         connection = await self._link(address, "requests").connection()
         named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
         response = await connection.request(
@@ -194,7 +194,11 @@ class Cluster:
             self._links.pop(key).close()
 
     async def _at_leader(
-        self, topic: str, partition: int, timeout: float, ask: Callable[[Connection, Leader], Awaitable[T]]
+        self,
+        topic: str,
+        partition: int,
+        timeout: float,
+        ask: Callable[[BrokerConnection, Leader], Awaitable[T]],
     ) -> T:
         failure: KafkaError | None = None
         pauses: Iterator[float] = doubling(FIRST_PAUSE, LONGEST_PAUSE)

@@ -14,7 +14,6 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from ssl import SSLContext
 from typing import Any, Final, cast
 
@@ -23,7 +22,7 @@ from sharebroker_server.kafka_client.core.apis import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    Api,
+    ClientApi,
     Request,
     Response,
     Versions,
@@ -51,7 +50,7 @@ READ_LIMIT: Final = 1 << 20
 
 _LENGTH_BYTES: Final = 4
 _CORRELATION_BYTES: Final = 4
-_LAST_CORRELATION: Final = 2**31
+_CORRELATIONS: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class ConnectionSettings:
     max_in_flight: int = 5
 
 
-class Connection:
+class BrokerConnection:
     """A connection that is ready for requests; create it with `open`.
 
     `versions` are those that the broker offers. `renew_at` is the time of the event loop at which the owner
@@ -89,7 +88,7 @@ class Connection:
         self._writer = writer
         self._settings = settings
         self._max_bytes = SETUP_BYTES
-        self._numbers = count()
+        self._next_number = 0
         self._unanswered: deque[_Sent] = deque()
         self._room = asyncio.Semaphore(settings.max_in_flight)
         self._throttled_until = 0.0
@@ -98,14 +97,14 @@ class Connection:
         self._receiver = asyncio.create_task(self._receive())
 
     @classmethod
-    async def open(cls, host: str, port: int, settings: ConnectionSettings) -> Connection:
+    async def open(cls, host: str, port: int, settings: ConnectionSettings) -> BrokerConnection:
         """Connects, negotiates versions and authenticates, all within `setup_timeout`.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT; UNSUPPORTED_VERSION; as the broker rejects the
                 credentials, UNSUPPORTED_SASL_MECHANISM or SASL_AUTHENTICATION_FAILED.
         """
-        connection: Connection | None = None
+        connection: BrokerConnection | None = None
         try:
             async with asyncio.timeout(settings.setup_timeout):
                 reader, writer = await asyncio.open_connection(host, port, limit=READ_LIMIT, ssl=settings.tls)
@@ -135,7 +134,7 @@ class Connection:
         return len(self._unanswered)
 
     async def request(
-        self, api: Api[Request, Response], message: Request, timeout: float | None = None
+        self, api: ClientApi[Request, Response], message: Request, timeout: float | None = None
     ) -> Response:
         """Sends a request in the highest common version and returns the response.
 
@@ -205,7 +204,9 @@ class Connection:
 
     # Requests
 
-    async def _send(self, api: Api[Any, Any], version: int, message: Message, timeout: float) -> Message:
+    async def _send(
+        self, api: ClientApi[Any, Any], version: int, message: Message, timeout: float
+    ) -> Message:
         deadline = asyncio.get_running_loop().time() + timeout
         late = KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, f"The broker did not respond to {api.name} within {timeout:g} s."
@@ -240,13 +241,14 @@ class Connection:
         await self._room.acquire()
 
     def _write(
-        self, api: Api[Any, Any], version: int, message: Message, deadline: float, late: KafkaError
+        self, api: ClientApi[Any, Any], version: int, message: Message, deadline: float, late: KafkaError
     ) -> _Sent:
         if self._failure is not None:
             self._room.release()
             raise lost(self._failure.message)
         loop = asyncio.get_running_loop()
-        number = next(self._numbers) % _LAST_CORRELATION
+        number = self._next_number
+        self._next_number = (number + 1) % _CORRELATIONS
         frame = request_frame(number, self._settings.client_id, codec_of(api.key, version), message)
         response: asyncio.Future[Message] = loop.create_future()
         timer = loop.call_at(deadline, self._late, response, late)
@@ -336,7 +338,7 @@ def lost(message: str) -> KafkaError:
     return KafkaError(ErrorCode.NETWORK_EXCEPTION, message)
 
 
-def _reader(api: Api[Any, Any], version: int) -> Callable[[bytes], Message]:
+def _reader(api: ClientApi[Any, Any], version: int) -> Callable[[bytes], Message]:
     if api is API_VERSIONS:
         return lambda frame: _read_api_versions(frame, version)
     codec = codec_of(api.key, version)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.aio import doubling
-from sharebroker_server.kafka_client.connection import Connection, ConnectionSettings, lost
+from sharebroker_server.kafka_client.connection import BrokerConnection, ConnectionSettings, lost
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
@@ -21,7 +21,7 @@ JITTER: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class BrokerAddress:
     """Host and port of a broker."""
 
     host: str
@@ -31,31 +31,31 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Link:
+class BrokerLink:
     """Keeps one connection to an address. `jitter` returns a number from -1 to 1."""
 
     def __init__(
         self,
-        address: Address,
+        address: BrokerAddress,
         settings: ConnectionSettings,
         jitter: Callable[[], float] = lambda: random.uniform(-1, 1),
     ) -> None:
         self.address = address
         self._settings = settings
         self._jitter = jitter
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._opening = asyncio.Lock()
         self._pauses: Iterator[float] = doubling(FIRST_PAUSE, LONGEST_PAUSE)
         self._not_before = 0.0
         self._error: KafkaError | None = None
         self._closed = False
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> BrokerConnection:
         """Returns the connection; opens one if there is none, or if its authentication ends soon.
 
         Raises:
-            KafkaError: as `Connection.open`, at once during the pause after a failure; `retry_after` is then
-                the rest of the pause. NETWORK_EXCEPTION after `close`.
+            KafkaError: as `BrokerConnection.open`. During the pause after a failure it is raised at once, and
+                `retry_after` is the rest of the pause. NETWORK_EXCEPTION after `close`.
         """
         if (usable := self._usable()) is not None:
             return usable
@@ -68,7 +68,7 @@ class Link:
         if self._connection is not None:
             self._connection.close()
 
-    def _usable(self) -> Connection | None:
+    def _usable(self) -> BrokerConnection | None:
         connection = self._connection
         if connection is None or connection.closed:
             return None
@@ -76,10 +76,10 @@ class Link:
             return None
         return connection
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> BrokerConnection:
         self._check_pause()
         try:
-            connection = await Connection.open(self.address.host, self.address.port, self._settings)
+            connection = await BrokerConnection.open(self.address.host, self.address.port, self._settings)
         except KafkaError as error:
             self._failed(error)
             raise

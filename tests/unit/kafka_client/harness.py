@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.kafka_client.connection import Connection, ConnectionSettings
+from sharebroker_server.kafka_client.connection import BrokerConnection, ConnectionSettings
 from sharebroker_server.kafka_client.core.apis import (
     API_VERSIONS,
     FETCH,
@@ -106,9 +106,11 @@ async def serving(broker: Broker, tls: ssl.SSLContext | None = None) -> AsyncIte
 
 
 @asynccontextmanager
-async def connected(broker: Broker, settings: ConnectionSettings = SETTINGS) -> AsyncIterator[Connection]:
+async def connected(
+    broker: Broker, settings: ConnectionSettings = SETTINGS
+) -> AsyncIterator[BrokerConnection]:
     async with serving(broker):
-        connection = await Connection.open("127.0.0.1", broker.port, settings)
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, settings)
         try:
             yield connection
         finally:
@@ -119,12 +121,12 @@ def metadata(name: str, throttle_time_ms: int = 0) -> MetadataResponse:
     return MetadataResponse(cluster_id=name, brokers=[], topics=[], throttle_time_ms=throttle_time_ms)
 
 
-async def ask(connection: Connection, timeout: float | None = None) -> str | None:
+async def ask(connection: BrokerConnection, timeout: float | None = None) -> str | None:
     response = await connection.request(METADATA, MetadataRequest(topics=[]), timeout)
     return response.cluster_id
 
 
-def has_unanswered(connection: Connection, number: int) -> bool:
+def has_unanswered(connection: BrokerConnection, number: int) -> bool:
     return connection.unanswered >= number
 
 

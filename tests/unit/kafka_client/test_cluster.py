@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, Cluster, EpochEnd, ListedOffset
+from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, ClusterClient, EpochEnd, ListedOffset
 from sharebroker_server.kafka_client.core.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from sharebroker_server.kafka_client.core.metadata import Leader
-from sharebroker_server.kafka_client.link import Address
+from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.kafka_wire.messages import (
     ListOffsetsResponse,
     MetadataResponse,
@@ -96,18 +96,18 @@ class World:
 
 
 @asynccontextmanager
-async def world(**state: Any) -> AsyncIterator[tuple[World, Cluster]]:
+async def world(**state: Any) -> AsyncIterator[tuple[World, ClusterClient]]:
     made = World(**state)
     made.brokers = [Broker(respond=made.respond(n)) for n in (0, 1)]
     async with serving(made.brokers[0]), serving(made.brokers[1]):
-        cluster = Cluster([Address("127.0.0.1", made.brokers[0].port)], SETTINGS)
+        cluster = ClusterClient([BrokerAddress("127.0.0.1", made.brokers[0].port)], SETTINGS)
         try:
             yield made, cluster
         finally:
             cluster.close()
 
 
-async def test_metadata_of_all_topics_replaces_what_was_known() -> None:
+async def test_metadata_of_all_topics_replaces_the_former_topics() -> None:
     async with world() as (made, cluster):
         await cluster.refresh()
         assert cluster.metadata.leader("t", 0) == Leader(0, 7)
@@ -134,12 +134,12 @@ async def test_a_moved_leader_is_found() -> None:
         assert [node for node, key in made.asked if key == LIST_OFFSETS.key] == [0, 0, 1]
 
 
-async def test_another_broker_answers_while_the_bootstrap_broker_is_away() -> None:
+async def test_another_broker_responds_after_the_bootstrap_broker_stopped() -> None:
     made = World(leader=1)
     made.brokers = [Broker(respond=made.respond(n)) for n in (0, 1)]
     async with serving(made.brokers[1]):
         async with serving(made.brokers[0]):
-            cluster = Cluster([Address("127.0.0.1", made.brokers[0].port)], SETTINGS)
+            cluster = ClusterClient([BrokerAddress("127.0.0.1", made.brokers[0].port)], SETTINGS)
             await cluster.refresh()
             (await cluster.connection(0)).close()
         assert (await cluster.refresh()).leader("t", 0) == Leader(1, 7)
@@ -172,9 +172,9 @@ async def test_an_error_that_another_broker_would_repeat_is_raised_at_once() -> 
 async def test_without_any_broker_the_last_failure_is_raised() -> None:
     async with serving(Broker()) as broker:
         pass
-    cluster = Cluster([Address("127.0.0.1", broker.port)], SETTINGS)
+    cluster = ClusterClient([BrokerAddress("127.0.0.1", broker.port)], SETTINGS)
     assert (await failure(cluster.refresh())).code is ErrorCode.NETWORK_EXCEPTION
-    assert (await failure(Cluster([], SETTINGS).refresh())).code is ErrorCode.NETWORK_EXCEPTION
+    assert (await failure(ClusterClient([], SETTINGS).refresh())).code is ErrorCode.NETWORK_EXCEPTION
     assert (await failure(cluster.connection(5))).code is ErrorCode.NETWORK_EXCEPTION
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.kafka_client.connection import SETUP_BYTES, Connection, ConnectionSettings
+from sharebroker_server.kafka_client.connection import SETUP_BYTES, BrokerConnection, ConnectionSettings
 from sharebroker_server.kafka_client.core.apis import (
     API_VERSIONS,
     LIST_OFFSETS,
@@ -84,14 +84,14 @@ async def test_a_silent_broker_is_given_up_at_the_deadline_of_the_setup() -> Non
 
     async with serving(Broker(respond=silent)) as broker:
         settings = replace(SETTINGS, setup_timeout=0.05)
-        error = await failure(Connection.open("127.0.0.1", broker.port, settings))
+        error = await failure(BrokerConnection.open("127.0.0.1", broker.port, settings))
         assert error.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_a_port_without_listener_is_a_network_error() -> None:
     async with serving(Broker()) as broker:
         pass
-    error = await failure(Connection.open("127.0.0.1", broker.port, SETTINGS))
+    error = await failure(BrokerConnection.open("127.0.0.1", broker.port, SETTINGS))
     assert error.code is ErrorCode.NETWORK_EXCEPTION
     assert f"127.0.0.1:{broker.port}" in error.message
 
@@ -101,7 +101,7 @@ async def test_a_response_before_the_end_of_the_setup_is_small() -> None:
         return (SETUP_BYTES + 1).to_bytes(4) + bytes(8)
 
     async with serving(Broker(respond=large)) as broker:
-        error = await failure(Connection.open("127.0.0.1", broker.port, SETTINGS))
+        error = await failure(BrokerConnection.open("127.0.0.1", broker.port, SETTINGS))
     assert error.code is ErrorCode.NETWORK_EXCEPTION
     assert f"A response of {SETUP_BYTES + 1} bytes" in error.message
 
@@ -119,7 +119,7 @@ async def test_tls_verifies_the_certificate_of_the_broker(tmp_path: Path) -> Non
             (ssl.create_default_context(cafile=authority.file), "localhost", False),
             (ssl.create_default_context(), "127.0.0.1", False),
         ]:
-            opening = Connection.open(host, broker.port, replace(SETTINGS, tls=tls))
+            opening = BrokerConnection.open(host, broker.port, replace(SETTINGS, tls=tls))
             if trusted:
                 connection = await opening
                 assert await ask(connection) == "secret"
@@ -186,7 +186,7 @@ async def test_a_client_with_credentials_is_authenticated(mechanism: str) -> Non
 @each("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 async def test_a_wrong_password_is_rejected(mechanism: str) -> None:
     async with serving(Broker(respond=Authentication().respond)) as broker:
-        opening = Connection.open("127.0.0.1", broker.port, with_password(mechanism, "other"))
+        opening = BrokerConnection.open("127.0.0.1", broker.port, with_password(mechanism, "other"))
         error = await failure(opening)
     assert error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "other" not in str(error)
@@ -195,7 +195,7 @@ async def test_a_wrong_password_is_rejected(mechanism: str) -> None:
 async def test_a_mechanism_that_the_broker_lacks_is_named() -> None:
     authentication = Authentication(exchange=SaslExchange(["PLAIN"], credential))
     async with serving(Broker(respond=authentication.respond)) as broker:
-        error = await failure(Connection.open("127.0.0.1", broker.port, with_password("SCRAM-SHA-512")))
+        error = await failure(BrokerConnection.open("127.0.0.1", broker.port, with_password("SCRAM-SHA-512")))
     assert error.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert "PLAIN" in error.message
     assert "SCRAM-SHA-512" in error.message
@@ -275,7 +275,7 @@ async def test_a_retired_connection_ends_after_its_last_response() -> None:
         assert idle.closed
 
 
-async def ended(connection: Connection, waiting: Awaitable[object], code: ErrorCode) -> str:
+async def ended(connection: BrokerConnection, waiting: Awaitable[object], code: ErrorCode) -> str:
     error = await failure(waiting)
     assert error.code is code
     assert connection.closed
@@ -319,7 +319,7 @@ async def test_an_invalid_response_ends_the_connection(answer: bytes | None, rea
         assert reason in await ended(connection, ask(connection), ErrorCode.NETWORK_EXCEPTION)
 
 
-async def test_closing_fails_what_waits_for_a_response_or_for_room() -> None:
+async def test_closing_fails_requests_that_wait_for_a_response_or_for_room() -> None:
     broker = Broker()
     async with connected(broker, replace(SETTINGS, max_in_flight=1)) as connection:
         waiting = [asyncio.create_task(ask(connection)) for _ in range(3)]

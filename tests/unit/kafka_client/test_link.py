@@ -6,20 +6,20 @@ import asyncio
 from dataclasses import replace
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.kafka_client.link import FIRST_PAUSE, LONGEST_PAUSE, Address, Link
+from sharebroker_server.kafka_client.link import FIRST_PAUSE, LONGEST_PAUSE, BrokerAddress, BrokerLink
 from tests.testkit.tables import each
 from tests.testkit.waiting import eventually
 from tests.unit.kafka_client.harness import SETTINGS, Broker, ask, failure, metadata, serving
 
 
-@each("address, text", [(Address("b1", 9092), "b1:9092"), (Address("::1", 9092), "[::1]:9092")])
-def test_an_address_is_written_as_in_bootstrap_servers(address: Address, text: str) -> None:
+@each("address, text", [(BrokerAddress("b1", 9092), "b1:9092"), (BrokerAddress("::1", 9092), "[::1]:9092")])
+def test_an_address_is_written_as_in_bootstrap_servers(address: BrokerAddress, text: str) -> None:
     assert str(address) == text
 
 
 async def test_callers_share_one_connection() -> None:
     async with serving(Broker()) as broker:
-        link = Link(Address("127.0.0.1", broker.port), SETTINGS)
+        link = BrokerLink(BrokerAddress("127.0.0.1", broker.port), SETTINGS)
         opened = await asyncio.gather(*(link.connection() for _ in range(3)))
         assert len(set(opened)) == 1
         assert await link.connection() is opened[0]
@@ -32,7 +32,7 @@ async def test_callers_share_one_connection() -> None:
 async def test_pauses_between_failed_attempts_become_longer() -> None:
     async with serving(Broker()) as broker:
         pass
-    link = Link(Address("127.0.0.1", broker.port), SETTINGS, jitter=lambda: 1.0)
+    link = BrokerLink(BrokerAddress("127.0.0.1", broker.port), SETTINGS, jitter=lambda: 1.0)
     pauses: list[float] = []
     while len(pauses) < 3:
         error = await failure(link.connection())
@@ -47,10 +47,10 @@ async def test_pauses_between_failed_attempts_become_longer() -> None:
     assert pauses[-1] > FIRST_PAUSE * 1.2
 
 
-async def test_a_broker_that_ends_each_connection_at_once_is_not_asked_in_a_loop() -> None:
+async def test_connections_that_end_at_once_are_not_opened_in_a_loop() -> None:
     broker = Broker()
     async with serving(broker):
-        link = Link(Address("127.0.0.1", broker.port), replace(SETTINGS))
+        link = BrokerLink(BrokerAddress("127.0.0.1", broker.port), replace(SETTINGS))
         first = await link.connection()
         first.close()
         error = await failure(link.connection())
@@ -64,7 +64,7 @@ async def test_a_broker_that_ends_each_connection_at_once_is_not_asked_in_a_loop
 async def test_a_connection_is_replaced_before_its_authentication_ends() -> None:
     broker = Broker()
     async with serving(broker):
-        link = Link(Address("127.0.0.1", broker.port), SETTINGS)
+        link = BrokerLink(BrokerAddress("127.0.0.1", broker.port), SETTINGS)
         first = await link.connection()
         last = asyncio.create_task(ask(first))
         await eventually(lambda: first.unanswered)

@@ -33,7 +33,7 @@ Response = TypeVar("Response", bound=Message)
 
 
 @dataclass(frozen=True)  # slots and Generic exclude each other in Python 3.11
-class Api(Generic[Request, Response]):
+class ClientApi(Generic[Request, Response]):
     """An API: the client uses its versions `first` to `last`.
 
     From the version `throttled` on, a broker that throttles the client responds at once and expects the
@@ -47,15 +47,15 @@ class Api(Generic[Request, Response]):
     throttled: int | None = None
 
 
-FETCH: Final = Api[FetchRequest, FetchResponse](1, "Fetch", 4, 13, throttled=8)
-LIST_OFFSETS: Final = Api[ListOffsetsRequest, ListOffsetsResponse](2, "ListOffsets", 1, 7, throttled=3)
-METADATA: Final = Api[MetadataRequest, MetadataResponse](3, "Metadata", 4, 12, throttled=6)
-SASL_HANDSHAKE: Final = Api[SaslHandshakeRequest, SaslHandshakeResponse](17, "SaslHandshake", 1, 1)
-API_VERSIONS: Final = Api[ApiVersionsRequest, ApiVersionsResponse](18, "ApiVersions", 0, 3, throttled=2)
-OFFSET_FOR_LEADER_EPOCH: Final = Api[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse](
+FETCH: Final = ClientApi[FetchRequest, FetchResponse](1, "Fetch", 4, 13, throttled=8)
+LIST_OFFSETS: Final = ClientApi[ListOffsetsRequest, ListOffsetsResponse](2, "ListOffsets", 1, 7, throttled=3)
+METADATA: Final = ClientApi[MetadataRequest, MetadataResponse](3, "Metadata", 4, 12, throttled=6)
+SASL_HANDSHAKE: Final = ClientApi[SaslHandshakeRequest, SaslHandshakeResponse](17, "SaslHandshake", 1, 1)
+API_VERSIONS: Final = ClientApi[ApiVersionsRequest, ApiVersionsResponse](18, "ApiVersions", 0, 3, throttled=2)
+OFFSET_FOR_LEADER_EPOCH: Final = ClientApi[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse](
     23, "OffsetForLeaderEpoch", 2, 4
 )
-SASL_AUTHENTICATE: Final = Api[SaslAuthenticateRequest, SaslAuthenticateResponse](
+SASL_AUTHENTICATE: Final = ClientApi[SaslAuthenticateRequest, SaslAuthenticateResponse](
     36, "SaslAuthenticate", 0, 2
 )
 
@@ -79,7 +79,7 @@ class Versions:
         """Returns the versions in a response to ApiVersions."""
         return cls({api.api_key: (api.min_version, api.max_version) for api in response.api_keys})
 
-    def of(self, api: Api[Any, Any]) -> int:
+    def of(self, api: ClientApi[Any, Any]) -> int:
         """Returns the highest common version.
 
         Raises:

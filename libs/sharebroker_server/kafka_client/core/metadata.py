@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sharebroker_server.kafka_wire.messages import MetadataResponse
 
 
-class Broker(NamedTuple):
+class BrokerNode(NamedTuple):
     """A broker and its address."""
 
     node_id: int
@@ -31,7 +31,7 @@ class Leader(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicLeaders:
     """A topic. `id` is "" on clusters without topic ids."""
 
     name: str
@@ -44,8 +44,8 @@ class ClusterMetadata:
     """The cluster at one time. `errors` has the error codes of topics that could not be described."""
 
     cluster_id: str = ""
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerNode] = field(default_factory=dict)
+    topics: Mapping[str, TopicLeaders] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
 
     def leader(self, topic: str, partition: int) -> Leader | None:
@@ -72,18 +72,18 @@ class ClusterMetadata:
             else:
                 topics[name] = _newest(known, _topic(found))
         brokers = {
-            broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
+            broker.node_id: BrokerNode(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
         }
         return ClusterMetadata(response.cluster_id or "", brokers, topics, errors)
 
 
-def _topic(found: MetadataResponse.MetadataResponseTopic) -> Topic:
+def _topic(found: MetadataResponse.MetadataResponseTopic) -> TopicLeaders:
     leaders = {part.partition_index: Leader(part.leader_id, part.leader_epoch) for part in found.partitions}
-    return Topic(found.name or "", found.topic_id, leaders)
+    return TopicLeaders(found.name or "", found.topic_id, leaders)
 
 
-def _newest(known: Topic | None, found: Topic) -> Topic:
+def _newest(known: TopicLeaders | None, found: TopicLeaders) -> TopicLeaders:
     """Returns the found topic, with the leaders of the known one whose epochs are higher."""
     if known is None or known.id != found.id:
         return found
@@ -92,4 +92,4 @@ def _newest(known: Topic | None, found: Topic) -> Topic:
         for partition, leader in found.leaders.items()
         if partition in known.leaders and known.leaders[partition].epoch > leader.epoch >= 0
     }
-    return Topic(found.name, found.id, {**found.leaders, **later}) if later else found
+    return TopicLeaders(found.name, found.id, {**found.leaders, **later}) if later else found

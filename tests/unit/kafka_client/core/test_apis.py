@@ -8,16 +8,16 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.core import apis
-from sharebroker_server.kafka_client.core.apis import Api, Versions, version_to_retry
+from sharebroker_server.kafka_client.core.apis import ClientApi, Versions, version_to_retry
 from sharebroker_server.kafka_wire.messages import ApiVersionsResponse
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.testkit.tables import each
 
-ALL = [value for value in vars(apis).values() if isinstance(value, Api)]
+ALL = [value for value in vars(apis).values() if isinstance(value, ClientApi)]
 
 
 @each("api", ALL)
-def test_the_schemas_have_the_versions_of_each_api(api: Api[Any, Any]) -> None:
+def test_the_schemas_have_the_versions_of_each_api(api: ClientApi[Any, Any]) -> None:
     schema = api_schema(api.key)
     assert schema.name == api.name
     assert schema.versions[0] <= api.first <= api.last <= schema.versions[1]
@@ -50,6 +50,6 @@ def test_api_versions_is_repeated_in_a_version_of_the_broker(
     assert version_to_retry(ApiVersionsResponse(api_keys=keys)) == version
 
 
-def test_versions_are_those_of_the_response() -> None:
+def test_versions_are_taken_from_the_response() -> None:
     key = ApiVersionsResponse.ApiVersion(api_key=apis.METADATA.key, min_version=2, max_version=8)
     assert Versions.of_response(ApiVersionsResponse(api_keys=[key])).of(apis.METADATA) == 8

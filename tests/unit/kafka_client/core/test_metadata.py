@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharebroker_server.kafka_client.core.metadata import Broker, ClusterMetadata, Leader
+from sharebroker_server.kafka_client.core.metadata import BrokerNode, ClusterMetadata, Leader
 from sharebroker_server.kafka_wire.messages import MetadataResponse
 from tests.testkit.tables import each
 
@@ -25,7 +25,7 @@ def response(leaders: dict[int, tuple[int, int]], topic_id: str = "one", error: 
 def test_a_response_describes_brokers_and_leaders() -> None:
     seen = ClusterMetadata().updated(response({0: (1, 5), 1: (2, 3)}))
     assert seen.cluster_id == "c"
-    assert seen.brokers == {n: Broker(n, f"b{n}", 9092, "r") for n in (1, 2)}
+    assert seen.brokers == {n: BrokerNode(n, f"b{n}", 9092, "r") for n in (1, 2)}
     assert seen.topics["t"].id == "one"
     assert seen.leader("t", 1) == Leader(2, 3)
     assert seen.leader("t", 2) is None
@@ -57,7 +57,7 @@ def test_added_partitions_appear_and_removed_ones_disappear() -> None:
     assert set(seen.updated(response({0: (1, 5), 2: (1, 0)})).topics["t"].leaders) == {0, 2}
 
 
-def test_a_topic_with_an_error_keeps_what_is_known_of_it() -> None:
+def test_a_topic_with_an_error_keeps_its_last_leaders() -> None:
     seen = ClusterMetadata().updated(response({0: (1, 5)})).updated(response({}, error=29))
     assert seen.errors == {"t": 29}
     assert seen.leader("t", 0) == Leader(1, 5)
