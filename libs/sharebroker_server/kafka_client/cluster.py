@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""Timestamps that stand for the log start and for the log end (Kafka: ListOffsetsRequest)."""
+NEWEST: Final = -3
+"""Timestamps that stand for log start, log end, and the highest timestamp (Kafka: ListOffsetsRequest)."""
 
 CONSUMER: Final = -1
 """The replica id of a client."""
@@ -136,7 +137,7 @@ class ClusterClient:
             _check(found.error_code)
             return ListedOffset(found.offset, found.timestamp, found.leader_epoch)
 
-        return await self._at_leader(topic, partition, timeout, ask)
+        return await self.at_leader(topic, partition, timeout, ask)
 
     async def epoch_end(self, topic: str, partition: int, leader_epoch: int, timeout: float) -> EpochEnd:
         """Returns where a leader epoch ends in the log: records beyond it were truncated (KIP-320).
@@ -158,7 +159,7 @@ class ClusterClient:
             _check(found.error_code)
             return EpochEnd(found.leader_epoch, found.end_offset)
 
-        return await self._at_leader(topic, partition, timeout, ask)
+        return await self.at_leader(topic, partition, timeout, ask)
 
     def close(self) -> None:
         """Ends all connections."""
@@ -193,13 +194,31 @@ class ClusterClient:
         for key in [key for key in self._links if key[0] not in used]:
             self._links.pop(key).close()
 
-    async def _at_leader(
+    async def leader(self, topic: str, partition: int, timeout: float) -> Leader:
+        """Returns the leader of a partition; waits until there is one.
+
+        Raises:
+            KafkaError: as `at_leader`.
+        """
+
+        async def known(_: BrokerConnection, leader: Leader) -> Leader:
+            return leader
+
+        return await self.at_leader(topic, partition, timeout, known)
+
+    async def at_leader(
         self,
         topic: str,
         partition: int,
         timeout: float,
         ask: Callable[[BrokerConnection, Leader], Awaitable[T]],
+        purpose: str = "requests",
     ) -> T:
+        """Returns the result of `ask`, which is called again after errors that another leader may solve.
+
+        Raises:
+            KafkaError: the error of `ask`; REQUEST_TIMED_OUT after `timeout` seconds.
+        """
         failure: KafkaError | None = None
         pauses: Iterator[float] = doubling(FIRST_PAUSE, LONGEST_PAUSE)
         try:
@@ -207,7 +226,7 @@ class ClusterClient:
                 while True:
                     try:
                         leader = await self._leader(topic, partition, refresh=failure is not None)
-                        return await ask(await self.connection(leader.node_id), leader)
+                        return await ask(await self.connection(leader.node_id, purpose), leader)
                     except KafkaError as error:
                         if error.code not in _ELSEWHERE:
                             raise

@@ -47,16 +47,34 @@ class LogReader(Protocol):
     def transactions(self) -> Transactions:
         """What is known of records apart from their batches: schedules, duplicates, recalls, addresses."""
 
-    def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
+    @property
+    def size(self) -> int:
+        """The size of the log's batches in bytes; 0 if it is unknown."""
+
+    async def refresh(self) -> None:
+        """Makes the offsets current, if they may be behind.
+
+        Raises:
+            KafkaError: as `read`.
+        """
+
+    def void_from(self, loaded_under: int) -> int | None:
+        """Returns the offset from which share state is void, because the log lost its records.
+
+        `loaded_under` is the epoch of the leader that loaded the state last.
+        """
+
+    def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:
         """Returns batches from memory; None if they are not there. Up to `max_bytes`, but at least one.
 
-        [] at the end of the log. After None, use `read`.
+        [] at the end of the log. After None, use `read`. Only batches that were read with `committed` may be
+        given to `aborted_batches`.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
         """
 
-    async def read(self, offset: int, max_bytes: int) -> list[StoredBatch]:
+    async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch]:
         """Returns batches as `read_hot` does, from the store if needed.
 
         Raises:
@@ -69,6 +87,16 @@ class LogReader(Protocol):
         Raises:
             KafkaError: as `read`.
         """
+
+    async def offset_of_newest(self) -> TimedOffset | None:
+        """Returns the first record with the highest timestamp, None for an empty log.
+
+        Raises:
+            KafkaError: as `read`.
+        """
+
+    def time_of(self, offset: int) -> int:
+        """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown."""
 
     def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[Span]:
         """Returns the spans of those batches whose transactions were aborted; the batches are consecutive."""

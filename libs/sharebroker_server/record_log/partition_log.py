@@ -276,7 +276,14 @@ class PartitionLog:
         """
         return await self._enqueue(NotedAppend(decide, size))
 
-    def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
+    async def refresh(self) -> None:
+        """Does nothing: the offsets are those of the log itself."""
+
+    def void_from(self, loaded_under: int) -> int | None:
+        """Returns None: this log loses no record that readers have seen."""
+        return None
+
+    def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:
         """Returns whole batches from the one that contains `offset`; None if they are not in memory.
 
         Up to `max_bytes`, but at least one batch; [] at the end of the log. After None, use `read`.
@@ -287,7 +294,7 @@ class PartitionLog:
         self._check_readable()
         return self._state.read_hot(offset, max_bytes)
 
-    async def read(self, offset: int, max_bytes: int) -> list[StoredBatch]:
+    async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch]:
         """Like `read_hot`, but reads the store if needed.
 
         Raises:

@@ -1,0 +1,1 @@
+"""Logs of partitions that another Kafka cluster owns."""

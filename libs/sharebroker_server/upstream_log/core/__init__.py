@@ -1,0 +1,1 @@
+"""Rules of logs that another cluster owns, without I/O."""

@@ -1,0 +1,580 @@
+"""The log of one partition that another cluster owns, as the leader of its share-partitions reads it.
+
+Theory of operation
+-------------------
+
+*Growth.* One incremental fetch session with each broker (`sessions.py`) has all partitions of which readers
+want more. Their records arrive in chunks, which memory keeps (`core/chunks.py`). The next fetch starts at
+`next_offset`. It reads ahead of the readers by up to `tail_bytes`; then the log is left out of the session
+until they follow. So the log end is as new as the last fetch.
+
+*Other offsets.* A reader that is behind, or whose chunk was dropped, fetches a chunk of its own, without
+session and without waiting. Readers of the same offset share one fetch.
+
+*Isolation.* Sessions fetch with read_uncommitted, whose responses have the last stable offset but do not list
+aborted transactions. A reader with read_committed takes the chunks without transactions. Otherwise it
+fetches with read_committed, and these chunks are kept apart.
+
+*Truncation.* Before anything is read from a new leader, `core/epochs.py` compares its log with what was read.
+The notes are stored, under the lease, before a reader sees the first record of another leader epoch. A
+response that arrives after a comparison but was requested before it is dropped. If readers have seen records
+that are gone, the lease is claimed again: the higher epoch fences writes about them, and the leadership loads
+the share state again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, NEWEST, ClusterClient
+from sharebroker_server.kafka_client.core.fetch_session import Position
+from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable, Ownership
+from sharebroker_server.record_log.core.batch import StoredBatch, TimedOffset
+from sharebroker_server.record_log.core.transactions import Transactions
+from sharebroker_server.record_log.lifecycle import not_leader, storage_error
+from sharebroker_server.record_log.log_reader import Span
+from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.stream_log.port import LogError, LogFenced
+from sharebroker_server.upstream_log.core.chunks import Chunk, ChunkCache, Chunks, chunk_of
+from sharebroker_server.upstream_log.core.epochs import NAME, Divergence, EpochHistory, EpochStart
+from sharebroker_server.upstream_log.fetching import FetchSettings, alone, fetch, fetches_by_id
+
+if TYPE_CHECKING:
+    from sharebroker_server.kafka_client.connection import BrokerConnection
+    from sharebroker_server.kafka_client.core.metadata import Leader
+    from sharebroker_server.kafka_wire.messages import FetchResponse
+
+_log = structlog.get_logger()
+
+OPEN_SECONDS: Final = 10.0
+"""The longest time in which a log is opened."""
+
+READ_SECONDS: Final = 10.0
+"""The longest time of one read, or of one other question to the cluster."""
+
+READS: Final = "reads"
+"""The purpose of connections for fetches that do not wait (see `ClusterClient.connection`)."""
+
+ERROR_PERIOD: Final = 60.0
+"""Seconds between two log lines about the errors of a partition."""
+
+_FOR_MEMBERS: Final = frozenset(
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+"""Errors that members receive as they are."""
+
+
+class Source(NamedTuple):
+    """The partition in the other cluster; `topic_id` is "" if the cluster has no topic ids."""
+
+    topic: str
+    partition: int
+    topic_id: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Limits(NamedTuple):
+    """Bytes of a partition's chunks, per isolation level, and of those that no reader has read yet."""
+
+    cached: int = 8 << 20
+    tail: int = 4 << 20
+
+
+class UpstreamLog:
+    """A `LogReader`; create it with `open`.
+
+    `on_append` holds callbacks without arguments, called after the bounds have moved; `on_truncated` is
+    called after the log lost records that readers may have seen. They must not raise or block.
+    """
+
+    transactions: Final = Transactions()
+    size: Final = 0
+
+    def __init__(
+        self,
+        partition: str,
+        epoch: int,
+        source: Source,
+        cluster: Cluster,
+        lease: Ownership,
+        retention_ms: Callable[[], int],
+    ) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.source = source
+        self.on_append: list[Callable[[], None]] = []
+        self.on_truncated: list[Callable[[], None]] = []
+        self.not_before = 0.0
+        """The time of the event loop before which the session leaves this partition out."""
+        self._cluster = cluster
+        self._lease = lease
+        self._retention_ms = retention_ms
+        self._history = EpochHistory()
+        self._start = self._end = self._stable = 0
+        self._next = 0
+        self._unread: deque[tuple[int, int]] = deque()
+        self._unread_bytes = 0
+        self._chunks = Chunks(cluster.cache, cluster.limits.cached)
+        self._committed = Chunks(cluster.cache, cluster.limits.cached)
+        self._fetches: dict[tuple[int, bool], asyncio.Task[None]] = {}
+        self._compared: int | None = None
+        self._comparing = asyncio.Lock()
+        self._noting = asyncio.Lock()
+        self._closed = False
+        self._last_error = float("-inf")
+
+    @classmethod
+    async def open(
+        cls,
+        partition: str,
+        epoch: int,
+        source: Source,
+        cluster: Cluster,
+        lease: Ownership,
+        retention_ms: Callable[[], int],
+    ) -> UpstreamLog:
+        """Compares the log with what was read of it before, and finds its bounds.
+
+        Raises:
+            KafkaError: as `read`.
+        """
+        log = cls(partition, epoch, source, cluster, lease, retention_ms)
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                log._history = EpochHistory.load(await cluster.store.snapshots(partition))
+                await log._bounds()
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster did not describe {source} in time."
+            ) from None
+        except (LogError, ValueError) as error:
+            raise storage_error(error) from error
+        except KafkaError as error:
+            raise log._for_members(error) from error
+        log._next = log._end
+        return log
+
+    # Bounds
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first readable offset."""
+        return self._start
+
+    @property
+    def log_end_offset(self) -> int:
+        """The high watermark, as of the last fetch."""
+        return self._end
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The start of the earliest open transaction, else the log end: the limit of read_committed."""
+        return self._stable
+
+    @property
+    def retention_ms(self) -> int:
+        """The age in ms at which the cluster deletes records; -1 without a limit, or if it is unknown."""
+        return self._retention_ms()
+
+    def void_from(self, loaded_under: int) -> int | None:
+        """Returns the offset from which share state is void that a leader with this epoch loaded last."""
+        return self._history.void_from(loaded_under)
+
+    async def refresh(self) -> None:
+        """Makes the bounds current.
+
+        Raises:
+            KafkaError: as `read`.
+        """
+        try:
+            await self._bounds()
+        except KafkaError as error:
+            raise self._for_members(error) from error
+        self._notify()
+
+    async def _bounds(self) -> None:
+        await self.compare()
+        client, (topic, index, _) = self._cluster.client, self.source
+        start = await client.listed_offset(topic, index, EARLIEST, READ_SECONDS)
+        stable = await client.listed_offset(topic, index, LATEST, READ_SECONDS, committed=True)
+        end = await client.listed_offset(topic, index, LATEST, READ_SECONDS)
+        # Groups may start at the end: records that are there later must be of this epoch or a later one.
+        await self._note([EpochStart(end.leader_epoch, end.offset)])
+        self._move(start.offset, end.offset, stable.offset)
+
+    def _move(self, start: int, end: int, stable: int) -> bool:
+        """Moves the bounds up; returns whether any moved. A broker may answer with earlier ones."""
+        before = (self._start, self._end, self._stable)
+        self._start = max(self._start, start)
+        self._end = max(self._end, end, self._start)
+        self._stable = min(max(self._stable, stable, self._start), self._end)
+        if self._start > before[0]:
+            self._chunks.drop_outside(self._start, self._end)
+            self._committed.drop_outside(self._start, self._end)
+            self._next = max(self._next, self._start)
+        return before != (self._start, self._end, self._stable)
+
+    # Reads
+
+    def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:
+        """Returns batches from memory; None if they are not there (see `LogReader`)."""
+        self._check_readable()
+        if not self._start <= offset <= self._end:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.source} has the offsets {self._start} to {self._end}, not {offset}.",
+            )
+        if offset == (self._stable if committed else self._end):
+            return []
+        found = self._chunks.read(offset, max_bytes, plain=committed)
+        if found is None and committed:
+            found = self._committed.read(offset, max_bytes)
+        if found is not None:
+            self._has_read(found[-1].last_offset + 1)
+        return found
+
+    async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch]:
+        """Returns batches, fetched if needed (see `LogReader`).
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER; TOPIC_AUTHORIZATION_FAILED,
+                UNSUPPORTED_FOR_MESSAGE_FORMAT; KAFKA_STORAGE_ERROR for any other trouble.
+        """
+        found = self.read_hot(offset, max_bytes, committed=committed)
+        if found is not None:
+            return found
+        key = (offset, committed)
+        running = self._fetches.get(key)
+        if running is None:
+            running = self._fetches[key] = asyncio.create_task(self._fetch(offset, committed=committed))
+            running.add_done_callback(partial(self._fetch_ended, key))
+        # Another reader may wait for the same fetch: it goes on if this one is cancelled.
+        await asyncio.wait([running])
+        try:
+            running.result()
+        except KafkaError as error:
+            raise self._for_members(error) from error
+        except asyncio.CancelledError:
+            raise not_leader(self.partition) from None
+        return self.read_hot(offset, max_bytes, committed=committed) or []
+
+    async def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
+        """Returns the first record with `timestamp` (ms) or later, None if all records are older."""
+        return await self._listed(max(timestamp, 0))
+
+    async def offset_of_newest(self) -> TimedOffset | None:
+        """Returns the record with the highest timestamp, None for an empty log."""
+        return await self._listed(NEWEST)
+
+    def time_of(self, offset: int) -> int:
+        """Returns the timestamp (ms) of a record, or a slightly later one; -1 if it is not in memory."""
+        chunk = self._chunks.find(offset)
+        batch = None if chunk is None else next(chunk.from_offset(offset), None)
+        return -1 if batch is None else batch.max_timestamp
+
+    def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[Span]:
+        """Returns the spans of those batches whose transactions were aborted (see `LogReader`)."""
+        if not batches:
+            return []
+        spans = set(self._committed.aborted_in(batches[0].base_offset, batches[-1].last_offset))
+        return [span for batch in batches if (span := (batch.base_offset, batch.last_offset)) in spans]
+
+    async def recheck(self) -> None:
+        """Stores the notes again: the store may have lost them. Raises LogError."""
+        if self._history != EpochHistory.load(await self._cluster.store.snapshots(self.partition)):
+            await self._store(self._history)
+
+    async def close(self) -> None:
+        """Ends reads and leaves the session."""
+        self._closed = True
+        self._cluster.removed(self)
+        for running in [*self._fetches.values()]:
+            running.cancel()
+        self._chunks.clear()
+        self._committed.clear()
+
+    # The session
+
+    def position(self, leader: Leader) -> Position | None:
+        """Returns where the session fetches next; None to leave this partition out for now."""
+        if self._closed or self._compared != leader.epoch or self._unread_bytes >= self._cluster.limits.tail:
+            return None
+        return Position(self._next, self._cluster.settings.partition_bytes, leader.epoch)
+
+    def needs_comparison(self, leader: Leader) -> bool:
+        """Whether the log of this leader has to be compared with what was read."""
+        return not self._closed and self._compared != leader.epoch
+
+    async def fetched(self, part: FetchResponse.PartitionData, position: Position) -> None:
+        """Applies a part of a session's response, without error.
+
+        Raises:
+            KafkaError: as `read`; the partition may be fetched again.
+        """
+        chunk = await self._apply(part, position.offset, position.leader_epoch, committed=False)
+        if chunk is not None and chunk.start <= self._next < chunk.end and position.offset == self._next:
+            self._next = chunk.end
+            self._unread.append((chunk.end, chunk.size))
+            self._unread_bytes += chunk.size
+        self._notify()
+
+    def out_of_range(self) -> None:
+        """Resumes at the log end after the cluster has no record at the session's offset any more."""
+        self._compared = None  # the log may be shorter, without another leader
+        self._next = max(self._start, min(self._next, self._end))
+
+    def failed(self, error: KafkaError, pause: float) -> None:
+        """Leaves the session for a pause, in seconds."""
+        now = asyncio.get_running_loop().time()
+        self.not_before = now + pause
+        self._report(error)
+
+    # Fetches
+
+    async def _fetch(self, offset: int, *, committed: bool) -> None:
+        async def ask(connection: BrokerConnection, leader: Leader) -> None:
+            await self.compare()
+            part = await self._fetch_from(connection, leader, offset, committed=committed)
+            chunk = await self._apply(part, offset, leader.epoch, committed=committed)
+            if chunk is not None and not committed and chunk.start <= self._next < chunk.end:
+                self._next = chunk.end
+
+        await self._cluster.client.at_leader(*self.source[:2], READ_SECONDS, ask, READS)
+        self._notify()
+
+    def _fetch_ended(self, key: tuple[int, bool], task: asyncio.Task[None]) -> None:
+        self._fetches.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # readers that wait raise it; there may be none
+
+    async def _fetch_from(
+        self, connection: BrokerConnection, leader: Leader, offset: int, *, committed: bool
+    ) -> FetchResponse.PartitionData:
+        topic = self._cluster.topic_key(self.source, by_id=fetches_by_id(connection))
+        partition = (topic, self.source.partition)
+        settings = self._cluster.settings
+        asked = alone(partition, Position(offset, settings.partition_bytes, leader.epoch))
+        response = await fetch(connection, asked, settings, committed=committed, max_wait_ms=0)
+        _check(response.error_code)
+        part = response.partitions.get(partition)
+        if part is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"The response does not contain {self.source}.")
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.out_of_range()
+            await self._bounds()
+        _check(part.error_code)
+        return part
+
+    async def _apply(
+        self, part: FetchResponse.PartitionData, offset: int, leader_epoch: int, *, committed: bool
+    ) -> Chunk | None:
+        """Adds the records of a response; returns None if there is none, or if it came too late."""
+        aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
+        chunk = chunk_of(part.records or b"", offset, aborted)
+        if chunk is not None:
+            await self._note(chunk.epochs)
+        if self._closed or self._compared != leader_epoch:
+            return None
+        self._move(part.log_start_offset, part.high_watermark, part.last_stable_offset)
+        if chunk is not None:
+            (self._committed if committed else self._chunks).add(chunk)
+            self._cluster.counters.fetched_bytes += chunk.size
+        return chunk
+
+    async def _listed(self, timestamp: int) -> TimedOffset | None:
+        self._check_readable()
+        try:
+            found = await self._cluster.client.listed_offset(*self.source[:2], timestamp, READ_SECONDS)
+        except KafkaError as error:
+            raise self._for_members(error) from error
+        return TimedOffset(found.offset, found.timestamp) if found.offset >= 0 else None
+
+    def _has_read(self, end: int) -> None:
+        """Notes that readers have the records up to the offset `end`."""
+        unread = self._unread
+        if unread and unread[0][0] <= end:
+            while unread and unread[0][0] <= end:
+                self._unread_bytes -= unread.popleft()[1]
+            self._cluster.wake(self)
+
+    # Leader epochs
+
+    async def compare(self) -> None:
+        """Compares the log of the present leader with what was read, unless that was done.
+
+        Raises:
+            KafkaError: the error of the cluster, or of the store.
+        """
+        client, (topic, index, _) = self._cluster.client, self.source
+        leader = client.metadata.leader(topic, index)
+        if leader is not None and leader.epoch == self._compared:
+            return
+        async with self._comparing:
+            leader = await client.leader(topic, index, READ_SECONDS)
+            if leader.epoch == self._compared:
+                return
+            divergence = Divergence(self._history.epochs)
+            while not divergence.ended:
+                divergence.answer(*await client.epoch_end(topic, index, divergence.epoch, READ_SECONDS))
+            if divergence.offset is not None:
+                await self._diverged(divergence.offset, leader.epoch)
+            self._compared = leader.epoch
+        self._cluster.wake(self)
+
+    async def _diverged(self, offset: int, leader_epoch: int) -> None:
+        """Notes that nothing that was read from an offset on is certain to exist."""
+        opening = self._compared is None and not self._end
+        if not opening and offset >= self._end:
+            return
+        if opening and leader_epoch == self._history.last_epoch:
+            return
+        if not opening:
+            try:
+                self.epoch = await self._lease.reclaim()
+            except (LeaseLost, LeasesUnavailable) as error:
+                raise not_leader(self.partition) from error
+        async with self._noting:
+            await self._store(self._history.truncated(offset, self.epoch))
+        if opening:
+            return
+        _log.error(
+            "the cluster truncated records that were read",
+            topic=self.source.topic,
+            partition=self.source.partition,
+            first_offset=offset,
+            log_end=self._end,
+            leader_epoch=leader_epoch,
+        )
+        self._cluster.counters.truncations += 1
+        self._end = self._next = offset
+        self._stable, self._start = min(self._stable, offset), min(self._start, offset)
+        self._unread.clear()
+        self._unread_bytes = 0
+        self._chunks.drop_outside(self._start, offset)
+        self._committed.drop_outside(self._start, offset)
+        for callback in self.on_truncated:
+            callback()
+
+    async def _note(self, read: Iterable[EpochStart]) -> None:
+        """Stores the leader epochs of records before readers see these."""
+        if self._history.with_read(read) is self._history:
+            return
+        async with self._noting:
+            history = self._history.with_read(read)
+            if history is not self._history:
+                await self._store(history)
+
+    async def _store(self, history: EpochHistory) -> None:
+        try:
+            await self._cluster.store.append(
+                self.partition, self.epoch, (), snapshots={NAME: history.packed()}, beyond_limit=True
+            )
+        except LogFenced as error:
+            raise not_leader(self.partition) from error
+        except LogError as error:
+            raise storage_error(error) from error
+        self._history = history
+
+    # Errors
+
+    def _notify(self) -> None:
+        for callback in self.on_append:
+            callback()
+
+    def _check_readable(self) -> None:
+        if self._closed or not self._lease.holds(self.epoch):
+            raise not_leader(self.partition)
+
+    def _for_members(self, error: KafkaError) -> KafkaError:
+        """Returns the error as members receive it; errors of the cluster are reported."""
+        if error.code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            return error
+        self._report(error)
+        if error.code in _FOR_MEMBERS:
+            return error
+        message = f"{self.source} cannot be read from its cluster: {error.code.name}: {error.message}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message, retry_after=error.retry_after)
+
+    def _report(self, error: KafkaError) -> None:
+        """Logs an error, once in ERROR_PERIOD for a partition."""
+        self._cluster.counters.errors += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._last_error >= ERROR_PERIOD:
+            self._last_error = now
+            _log.warning(
+                "a partition of the cluster cannot be read",
+                topic=self.source.topic,
+                partition=self.source.partition,
+                error=error.code.name,
+                reason=error.message,
+            )
+
+
+class Counters:
+    """Counts since the process started."""
+
+    __slots__ = ("errors", "fetched_bytes", "fetches", "truncations")
+
+    def __init__(self) -> None:
+        self.fetches = self.fetched_bytes = self.errors = self.truncations = 0
+
+
+class Cluster:
+    """What the logs of a process have in common; `sessions.UpstreamLogs` adds the sessions."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        store: RecordStore,
+        settings: FetchSettings | None = None,
+        limits: Limits | None = None,
+        cached_bytes: int = 256 << 20,
+    ) -> None:
+        self.client = client
+        self.store = store
+        self.settings = settings or FetchSettings()
+        self.limits = limits or Limits()
+        self.cache = ChunkCache(cached_bytes)
+        self.counters = Counters()
+
+    def topic_key(self, source: Source, *, by_id: bool) -> str:
+        """Returns how fetches name the topic.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION if another topic has its name now.
+        """
+        known = self.client.metadata.topics.get(source.topic)
+        if source.topic_id and known is not None and known.id and known.id != source.topic_id:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"The topic {source.topic} was deleted and created again.",
+            )
+        if not by_id:
+            return source.topic
+        return source.topic_id or (known.id if known is not None else "")
+
+    def wake(self, log: UpstreamLog) -> None:
+        """Notes that a log may join its session."""
+
+    def removed(self, log: UpstreamLog) -> None:
+        """Notes that a log was closed."""
+
+
+def _check(error_code: int) -> None:
+    if error_code:
+        raise KafkaError(ErrorCode(error_code))
