@@ -15,7 +15,7 @@ from sharebroker_server.kafka_client.connection import ConnectionSettings
 from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.upstream_log.sessions import UpstreamLogs
-from sharebroker_server.upstream_log.upstream_log import Limits, Source, UpstreamLog
+from sharebroker_server.upstream_log.upstream_log import Limits, UpstreamLog
 from tests.support.client import unique
 from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.support.kafka_tools import needs_kafka
@@ -58,7 +58,7 @@ async def following(
     logs = UpstreamLogs(client, store or MemoryRecordStore(), limits=limits)
     lease = Lease()
     try:
-        log = await logs.open(NAME, lease.epoch, Source(topic, 0, ""), lease, lambda: -1)
+        log = await logs.open(NAME, lease.epoch, topic, "", 0, lease)
         yield log
         await log.close()
     finally:

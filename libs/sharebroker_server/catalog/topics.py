@@ -44,13 +44,17 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. `topic_id` is the text of 16 bytes, as in Kafka; `created_ms` is since the Unix epoch."""
+    """A topic. `topic_id` is the text of 16 bytes, as in Kafka; `created_ms` is since the Unix epoch.
+
+    The records of an `upstream` topic are in another Kafka cluster.
+    """
 
     topic_id: str
     name: str
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
+    upstream: bool = False
 
     @property
     def fingerprint(self) -> int:

@@ -51,8 +51,12 @@ class LogReader(Protocol):
     def size(self) -> int:
         """The size of the log's batches in bytes; 0 if it is unknown."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the offsets may be old."""
+
     async def refresh(self) -> None:
-        """Makes the offsets current, if they may be behind.
+        """Makes the offsets current.
 
         Raises:
             KafkaError: as `read`.

@@ -276,6 +276,11 @@ class PartitionLog:
         """
         return await self._enqueue(NotedAppend(decide, size))
 
+    @property
+    def is_behind(self) -> bool:
+        """False: the offsets are those of the log itself."""
+        return False
+
     async def refresh(self) -> None:
         """Does nothing: the offsets are those of the log itself."""
 

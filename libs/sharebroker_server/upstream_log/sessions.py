@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 import structlog
@@ -17,7 +17,7 @@ from sharebroker_server.kafka_client.core.metadata import Leader
 from sharebroker_server.leases.port import Ownership
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.upstream_log.fetching import Fetched, FetchSettings, fetch, fetches_by_id
-from sharebroker_server.upstream_log.upstream_log import Cluster, Limits, Source, UpstreamLog
+from sharebroker_server.upstream_log.upstream_log import OPEN_SECONDS, Cluster, Limits, Source, UpstreamLog
 
 _log = structlog.get_logger()
 
@@ -69,16 +69,19 @@ class UpstreamLogs(Cluster):
         self._comparing: set[UpstreamLog] = set()
 
     async def open(
-        self, partition: str, epoch: int, source: Source, lease: Ownership, retention_ms: Callable[[], int]
+        self, resource: str, epoch: int, topic: str, topic_id: str, partition: int, lease: Ownership
     ) -> UpstreamLog:
         """Opens the log of a partition, and follows it until it is closed.
 
-        `epoch` is that of our lease of `partition`, the resource.
+        `epoch` is that of our lease of the resource. `topic_id` is ignored if the cluster has no topic ids.
 
         Raises:
             KafkaError: as `UpstreamLog.read`.
         """
-        log = await UpstreamLog.open(partition, epoch, source, self, lease, retention_ms)
+        await self.client.leader(topic, partition, OPEN_SECONDS)
+        known = self.client.metadata.topics[topic]
+        source = Source(topic, partition, topic_id if known.id else "")
+        log = await UpstreamLog.open(resource, epoch, source, self, lease)
         self.logs.add(log)
         self.wake(log)
         return log

@@ -112,18 +112,18 @@ class UpstreamLog:
         source: Source,
         cluster: Cluster,
         lease: Ownership,
-        retention_ms: Callable[[], int],
     ) -> None:
         self.partition = partition
         self.epoch = epoch
         self.source = source
         self.on_append: list[Callable[[], None]] = []
         self.on_truncated: list[Callable[[], None]] = []
+        self.retention_ms = -1
+        """The age in ms at which the cluster deletes records; -1 without a limit, or if it is unknown."""
         self.not_before = 0.0
         """The time of the event loop before which the session leaves this partition out."""
         self._cluster = cluster
         self._lease = lease
-        self._retention_ms = retention_ms
         self._history = EpochHistory()
         self._start = self._end = self._stable = 0
         self._next = 0
@@ -146,14 +146,13 @@ class UpstreamLog:
         source: Source,
         cluster: Cluster,
         lease: Ownership,
-        retention_ms: Callable[[], int],
     ) -> UpstreamLog:
         """Compares the log with what was read of it before, and finds its bounds.
 
         Raises:
             KafkaError: as `read`.
         """
-        log = cls(partition, epoch, source, cluster, lease, retention_ms)
+        log = cls(partition, epoch, source, cluster, lease)
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 log._history = EpochHistory.load(await cluster.store.snapshots(partition))
@@ -187,9 +186,9 @@ class UpstreamLog:
         return self._stable
 
     @property
-    def retention_ms(self) -> int:
-        """The age in ms at which the cluster deletes records; -1 without a limit, or if it is unknown."""
-        return self._retention_ms()
+    def is_behind(self) -> bool:
+        """Whether the session leaves this partition out, so that the bounds may not be current."""
+        return self._unread_bytes >= self._cluster.limits.tail
 
     def void_from(self, loaded_under: int) -> int | None:
         """Returns the offset from which share state is void that a leader with this epoch loaded last."""

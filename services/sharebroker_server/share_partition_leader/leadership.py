@@ -58,6 +58,7 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
 )
 from sharebroker_server.stream_log.port import LogError
 from sharebroker_server.telemetry.metrics import Histogram
+from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         LeaderTraces,
         PartitionTraces,
     )
+    from sharebroker_server.upstream_log.sessions import UpstreamLogs
 
 
 _log = structlog.get_logger()
@@ -80,6 +82,9 @@ LONGEST_RETRY_DELAY: Final = 2.0
 
 LOADS_AT_ONCE: Final = 100
 """Share-partitions that one fetch or stream loads at the same time."""
+
+RETENTION_MS: Final = "retention.ms"
+"""The config of a topic of another cluster that is known here, if we may describe its configs."""
 
 CATALOG_LAG: Final = 0.3
 """Seconds in which a new topic reaches every metadata cache."""
@@ -98,7 +103,12 @@ class Leadership:
     """The led partitions by topic id and number; a callback of the lease holder adds and removes them."""
 
     def __init__(
-        self, holder: LeaseHolder, store: RecordStore, persister: Persister, catalog: MetadataCache
+        self,
+        holder: LeaseHolder,
+        store: RecordStore,
+        persister: Persister,
+        catalog: MetadataCache,
+        upstream: UpstreamLogs | None = None,
     ) -> None:
         self.ended_sessions: dict[str, None] = {}
         """Share sessions that ended recently: a fetch in flight must not acquire records for them."""
@@ -110,6 +120,7 @@ class Leadership:
         self._store = store
         self._persister = persister
         self._catalog = catalog
+        self._upstream = upstream
         self._led: dict[tuple[str, int], LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
         self._room = 0
@@ -286,15 +297,33 @@ class Leadership:
     async def _acquired(self, resource: str, epoch: int) -> None:
         topic_id, partition = names.topic_partition(resource)
         topic = await self._topic(topic_id)
-        lease = LeaseOwnership(self._holder, resource)
-        log = await PartitionLog.open(resource, epoch, self._store, lease, self._log_settings(topic))
-        topic = await self._topic(topic_id)  # it may have been changed or deleted meanwhile
-        log.settings = self._log_settings(topic)
+        log = await self._opened(topic, partition, resource, epoch)
+        try:
+            topic = await self._topic(topic_id)  # it may have been changed or deleted meanwhile
+        except KafkaError:
+            await log.close()
+            raise
         led = LedPartition(topic, log, tokens_of(epoch), self.archiving)
+        led.configure(topic, self._log_settings(topic))
         if self._traces is not None:
             led.traces = self._traces.of(topic.name, partition, log.log_end_offset)
         log.on_append.append(led.wake)
+        if isinstance(log, UpstreamLog):
+            log.on_truncated.append(led.retire_all)
         self._led[topic_id, partition] = led
+
+    async def _opened(
+        self, topic: Topic, partition: int, resource: str, epoch: int
+    ) -> PartitionLog | UpstreamLog:
+        lease = LeaseOwnership(self._holder, resource)
+        if not topic.upstream:
+            return await PartitionLog.open(resource, epoch, self._store, lease, self._log_settings(topic))
+        if self._upstream is None:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The records of topic {topic.name} are in another cluster, and this process has no --log.",
+            )
+        return await self._upstream.open(resource, epoch, topic.name, topic.topic_id, partition, lease)
 
     async def _lost(self, resource: str) -> None:
         """Ends the work on a partition; on a hand-over the lease is kept until this returns."""
@@ -329,7 +358,7 @@ class Leadership:
         for index in range(topic.partitions):
             led = self._led.get((topic.topic_id, index))
             if led is not None:
-                led.topic, led.log.settings = topic, settings
+                led.configure(topic, settings)
 
     def _settings_changed(self, resource: ConfigResource) -> None:
         if resource.type is ResourceType.TOPIC:
@@ -337,7 +366,7 @@ class Leadership:
             return
         defaults = resource.type is ResourceType.BROKER
         for led in self._led.values() if defaults else ():
-            led.log.settings = self._log_settings(led.topic)
+            led.configure(led.topic, self._log_settings(led.topic))
         for share_partition in self._loaded_everywhere():
             if defaults or share_partition.group_id == resource.name:
                 share_partition.handle(Configure(self._group_settings(share_partition.group_id)))
@@ -486,7 +515,7 @@ def _succeeded(task: asyncio.Task[T]) -> bool:
 
 @dataclass(slots=True, eq=False)
 class LedPartition:
-    """A partition's log and its share-partitions.
+    """A partition's log and its share-partitions. Owners of records use `own_log`.
 
     `groups` are the tasks that load share-partitions, by group; `ready` are those that are loaded and not
     retired. `archiving` is called with those that have archiving records. `readers` are long polls without a
@@ -495,7 +524,7 @@ class LedPartition:
     """
 
     topic: Topic
-    log: PartitionLog
+    log: PartitionLog | UpstreamLog
     tokens: Iterator[int]
     archiving: Callable[[ShareGroupPartition], None]
     groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
@@ -508,6 +537,36 @@ class LedPartition:
     def partition(self) -> int:
         """The partition number."""
         return names.topic_partition(self.log.partition)[1]
+
+    @property
+    def own_log(self) -> PartitionLog:
+        """The log of a partition whose records are in this cluster.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION if they are in another one, whose records only its clients change.
+        """
+        if isinstance(self.log, PartitionLog):
+            return self.log
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The records of topic {self.topic.name} are in another Kafka cluster. Send the request there.",
+        )
+
+    def configure(self, topic: Topic, settings: LogSettings) -> None:
+        """Applies changes of the topic."""
+        self.topic = topic
+        if isinstance(self.log, PartitionLog):
+            self.log.settings = settings
+        else:
+            self.log.retention_ms = settings.retention.retention_ms if RETENTION_MS in topic.configs else -1
+
+    def retire_all(self) -> None:
+        """Ends all share-partitions, because the log lost records; the next use loads what is left."""
+        for task in [*self.groups.values()]:
+            if not task.done():
+                task.cancel()
+        for share_partition in self.loaded():
+            share_partition.retire()
 
     def traced(self, records: Buffer, append: Coroutine[Any, Any, Appended]) -> Coroutine[Any, Any, Appended]:
         """Returns `append`, an append of these records, with spans for those that are traced."""

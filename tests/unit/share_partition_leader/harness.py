@@ -239,7 +239,7 @@ class Harness:
         log._state.hot_cache.drop_before(log.log_end_offset)
 
     async def own_log(self, partition: int = 0) -> PartitionLog:
-        return (await self.leadership.led(TOPIC, partition)).log
+        return (await self.leadership.led(TOPIC, partition)).own_log
 
     # Calls
 

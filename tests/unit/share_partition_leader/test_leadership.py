@@ -106,7 +106,7 @@ async def test_an_append_of_unknown_outcome_raises_the_epoch(
     epoch = led.log.epoch
     harness.records.fail_next_append(Fault.DONE_UNKNOWN)
     with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
-        await led.log.append(batch(3))
+        await led.own_log.append(batch(3))
     await eventually(lambda: led.log.epoch > epoch)
     await eventually(lambda: led.log.log_end_offset == 3)
     assert await harness.publish(2) == 3
@@ -239,7 +239,7 @@ async def test_a_config_record_configures_only_its_resource(harness: Harness) ->
     loaded = {group: await harness.share_partition(group=group) for group in (GROUP, "other")}
 
     def settings() -> dict[str, object]:
-        return {"log": led.log.settings} | {group: one.core.settings for group, one in loaded.items()}
+        return {"log": led.own_log.settings} | {group: one.core.settings for group, one in loaded.items()}
 
     for record, concerned in CONCERNED:
         before = settings()
@@ -347,7 +347,7 @@ async def test_a_load_stores_a_start_offset_that_moved(harness: Harness) -> None
     The state is finished, and its count of finished records is 0: the lag would stay 3.
     """
     await harness.publish(4)
-    epoch = (await harness.leadership.led(TOPIC, 0)).log.epoch
+    epoch = (await harness.leadership.led(TOPIC, 0)).own_log.epoch
     key = SharePartitionKey(GROUP, TOPIC, 0)
     await harness.persister.read(key, epoch)
     accepted = StateBatch(1, 3, RecordState.ACKNOWLEDGED, 1)
@@ -367,7 +367,7 @@ async def test_changed_topic_configs_apply_to_the_log(harness: Harness) -> None:
     await harness.append_to_catalog(
         ConfigRecord(ConfigResource(ResourceType.TOPIC, "orders"), "max.message.bytes", "50")
     )
-    assert led.log.settings.max_message_bytes == 50
+    assert led.own_log.settings.max_message_bytes == 50
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 4))
     assert led.topic.partitions == 4
     assert (await harness.leadership.led(TOPIC, 3)).partition == 3
@@ -487,7 +487,7 @@ async def test_lost_lease_ends_the_leadership(harness: Harness) -> None:
     await harness.holder.reconcile()
     await eventually(lambda: share_partition.retired)
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
-        await led.log.append(batch(1))
+        await led.own_log.append(batch(1))
     assert await refusal(harness) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -39,8 +39,8 @@ async def append_letters(leadership: Leadership, call: LettersCall, timeout: flo
     try:
         async with asyncio.timeout(timeout):
             led = await leadership.led(call.topic_id, call.partition)
-            append = LetterAppend(call, led.log)
-            await led.traced(call.records, led.log.append_noted(append.decide, len(call.records)))
+            append = LetterAppend(call, led.own_log)
+            await led.traced(call.records, led.own_log.append_noted(append.decide, len(call.records)))
     except TimeoutError:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
     except KafkaError as error:

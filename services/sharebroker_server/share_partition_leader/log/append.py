@@ -57,9 +57,10 @@ class Appends:
         topic_id, partition, records = part
         try:
             led = await self._leadership.led(topic_id, partition)
-            settings = led.log.settings
+            log = led.own_log
+            settings = log.settings
             values = settings.record_headers()
-            headers = await validation.headers(settings, records, led.log.now_ms, values)
+            headers = await validation.headers(settings, records, log.now_ms, values)
             work = self._append(led, records, headers, claim, values, call.duplicate_offsets)
             appended = await led.traced(records, work)
         except KafkaError as error:
@@ -89,7 +90,9 @@ class Appends:
         """
         if claim is None:
             try:
-                return await led.log.append(data, None, headers, values, duplicate_offsets=duplicate_offsets)
+                return await led.own_log.append(
+                    data, None, headers, values, duplicate_offsets=duplicate_offsets
+                )
             except UnverifiedError as error:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -99,7 +102,7 @@ class Appends:
         for _ in range(_TRIES):
             verified = await self._verified(led, headers[0], claim)
             try:
-                return await led.log.append(data, verified, headers, values)
+                return await led.own_log.append(data, verified, headers, values)
             except UnverifiedError as error:
                 refusal = error
         raise refusal

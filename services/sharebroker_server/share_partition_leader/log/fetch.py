@@ -85,7 +85,7 @@ class LogFetch:
         if error := self._unclaimed.get((item.topic_id, item.partition)):
             raise error
         led = await self._leadership.led(item.topic_id, item.partition)
-        log = led.log
+        log = led.own_log
         led.readers.add(self._appended)
         self._registered.add(led)
         # Reads even without room: an offset out of range is reported at once.

@@ -38,7 +38,7 @@ class RedriveCall:
         records: Sequence[pb.RedriveRecordsRequest.Record],
     ) -> None:
         self._led = led
-        self._log = led.log
+        self._log = led.own_log
         self._address = address
         self._records = {record.letter_offset: record for record in records}
         if len(self._records) < len(records):

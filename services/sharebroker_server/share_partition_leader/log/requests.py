@@ -13,7 +13,7 @@ from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core import addressed
 from sharebroker_server.record_log.core.batch import gaps
 from sharebroker_server.record_log.core.producers import Marker
-from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.log_reader import LogReader
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 from sharebroker_server.share_partition_leader.log.scheduled import scheduled_count
@@ -74,6 +74,8 @@ async def list_offsets(
 ) -> None:
     """Looks up an offset (Kafka: ListOffsets)."""
     log = led.log
+    if log.is_behind:
+        await log.refresh()
     end = log.last_stable_offset if isolation_level > 0 else log.log_end_offset
     response.leader_epoch = log.epoch
     response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
@@ -94,7 +96,7 @@ async def delete_records(
     led: LedPartition, part: pb.DeleteRecordsRequest.Partition, response: pb.DeleteRecordsResponse.Partition
 ) -> None:
     """Moves the log start offset."""
-    response.low_watermark = await led.log.delete_records(part.offset)
+    response.low_watermark = await led.own_log.delete_records(part.offset)
     led.wake()
 
 
@@ -102,12 +104,12 @@ async def recall_record(
     leadership: Leadership, led: LedPartition, part: pb.RecallRecordsRequest.Partition, _: Any
 ) -> None:
     """Recalls a scheduled record, by the clock by which it would be delivered."""
-    await led.log.recall(part.offset, leadership.stored_now_ms)
+    await led.own_log.recall(part.offset, leadership.stored_now_ms)
 
 
 async def write_txn_marker(led: LedPartition, part: pb.WriteTxnMarkersRequest.Marker, _: Any) -> None:
     """Appends a transaction marker."""
-    await led.log.end_transaction(
+    await led.own_log.end_transaction(
         Marker(part.producer_id, part.producer_epoch, part.coordinator_epoch, part.transaction_result)
     )
 
@@ -161,7 +163,7 @@ async def inspect_records(
     await _read(log, part.from_offset, response)
 
 
-async def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
+async def _offset_at(log: LogReader, timestamp: int, end: int) -> tuple[int, int]:
     """The offset for a timestamp and the time of its record, or -1; records from `end` on are ignored."""
     if timestamp == EARLIEST:
         return log.log_start_offset, -1
@@ -173,7 +175,7 @@ async def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, 
     return found if found is not None and found.offset < end else (-1, -1)
 
 
-async def _read(log: PartitionLog, offset: int, response: Response) -> None:
+async def _read(log: LogReader, offset: int, response: Response) -> None:
     offset = max(offset, response.log_start_offset) if offset >= 0 else response.log_end_offset
     batches = await log.read(offset, _AT_ONCE) if offset < response.log_end_offset else []
     response.markers.extend(

@@ -14,6 +14,7 @@ from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.routing.router import GROUP_COORDINATOR, Router
 from sharebroker_server.share_partition_leader.dead_letters.append import expire_notes
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
@@ -51,16 +52,16 @@ class RetentionTask:
         """Applies retention once to every partition; a failure is retried by the next run."""
         self._leadership.drop_unused()
         await self._leadership.remove_leftovers()
-        led = self._leadership.partitions()
+        led = [each for each in self._leadership.partitions() if isinstance(each.log, PartitionLog)]
         consumed: Mapping[TopicIdPartition, int] | None = {}
-        if any(partition.log.settings.retention.consumed for partition in led):
+        if any(partition.own_log.settings.retention.consumed for partition in led):
             try:
                 consumed = await consumed_offsets(self._router)
             except KafkaError as error:
                 _log.info("retention postponed: group offsets unavailable", reason=str(error))
                 consumed = None
         for partition in led:
-            if consumed is not None or not partition.log.settings.retention.consumed:
+            if consumed is not None or not partition.own_log.settings.retention.consumed:
                 await self._apply_to(partition, consumed or {})
             await self._expire_producers(partition)
 
@@ -68,9 +69,9 @@ class RetentionTask:
         """Expires producers and letter notes unused for `producer.id.expiration.ms`, and past schedules."""
         silent_since = int(now() * 1000) - self._leadership.broker.producer_id_expiration_ms
         try:
-            await led.log.expire_producers(silent_since)
-            await expire_notes(led.log, silent_since)
-            await led.log.forget_schedules()
+            await led.own_log.expire_producers(silent_since)
+            await expire_notes(led.own_log, silent_since)
+            await led.own_log.forget_schedules()
         except KafkaError as error:
             _log.info("producer expiration postponed", log=led.log.partition, reason=str(error))
 
@@ -79,7 +80,7 @@ class RetentionTask:
         before = led.log.log_start_offset
         group_offset = consumed.get(TopicIdPartition(topic.topic_id, partition))
         try:
-            start = await led.log.apply_retention(now(), group_offset)
+            start = await led.own_log.apply_retention(now(), group_offset)
         except KafkaError as error:
             _log.info("retention postponed", topic=topic.name, partition=partition, reason=str(error))
             return

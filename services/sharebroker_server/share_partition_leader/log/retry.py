@@ -40,7 +40,7 @@ class RetryCall:
         self, led: LedPartition, address: addressed.CopyAddress, now_ms: float, turns: Turns
     ) -> None:
         self._led = led
-        self._log = led.log
+        self._log = led.own_log
         self._address = address
         self._now_ms = now_ms
         self._turns = turns

@@ -161,6 +161,7 @@ class LeaderMetrics:
             samples = [
                 (("topic", item.topic.name, "partition", str(item.partition)), getattr(item.log, attribute))
                 for item in led[: self._most()]
+                if not item.topic.upstream
             ]
             yield counter(f"sharebroker_log_{name}_total", help_, samples)
 

@@ -149,11 +149,12 @@ class ShareGroupPartition:
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
+        committed = self.core.settings.read_committed
         for _ in range(READS_AT_ONCE):
             offset = self._fetch_offset()
             if offset is None:
                 return NotFetched.NO_RECORDS
-            batches = self._log.read_hot(offset, _limit(max_bytes))
+            batches = self._log.read_hot(offset, _limit(max_bytes), committed=committed)
             if batches is None:
                 return NotFetched.NOT_CACHED
             event = self._acquire_event(request, offset, batches)
@@ -195,7 +196,9 @@ class ShareGroupPartition:
             return NotFetched.NO_RECORDS
         self._reading = True
         try:
-            batches = await self._log.read(offset, _limit(max_bytes))
+            batches = await self._log.read(
+                offset, _limit(max_bytes), committed=self.core.settings.read_committed
+            )
         finally:
             self._reading = False
             self.wake()

@@ -61,7 +61,7 @@ async def append(harness: Harness, request: LettersCall) -> LettersResult:
 
 
 async def led(harness: Harness) -> PartitionLog:
-    return (await harness.leadership.led(TOPIC, 0)).log
+    return (await harness.leadership.led(TOPIC, 0)).own_log
 
 
 async def values(log: PartitionLog) -> list[bytes]:

@@ -14,7 +14,7 @@ async def test_share_partitions_can_be_moved(harness: Harness) -> None:
     assert not partition.core.archiving(1)
     assert not partition.core.archiving_ranges()
     assert partition.core.failed_under == (1, 1)
-    assert partition.log is (await harness.leadership.led(TOPIC, 0)).log
+    assert partition.log is (await harness.leadership.led(TOPIC, 0)).own_log
     partition.handle(LettersWritten([(0, 5)]))
 
 

@@ -145,7 +145,7 @@ class LetterFixture:
         )
 
     async def source(self, *runs: ArchivingRecords, **more: Any) -> Partition:
-        log = (await self.harness.leadership.led(TOPIC, 0)).log
+        log = (await self.harness.leadership.led(TOPIC, 0)).own_log
         return Partition(log, Core(list(runs)), **more)
 
     async def moved(self, partition: Partition, timeout: float = 1000.0) -> None:
@@ -153,7 +153,7 @@ class LetterFixture:
         await eventually(lambda: not self.mover.partitions(), timeout=timeout)
 
     async def letters(self, partition: int = 0) -> list[Any]:
-        log = (await self.harness.leadership.led(DLQ, partition)).log
+        log = (await self.harness.leadership.led(DLQ, partition)).own_log
         found: list[Any] = []
         offset = log.log_start_offset
         while batches := await log.read(offset, 1 << 20):
@@ -244,7 +244,7 @@ async def test_letters_are_written_to_a_topic_that_was_created_again(fixture: Le
     fixture.settings.topics[DLQ_NAME] = DeadLetterTopic(successor, 1, True, 1_000_000)
     await eventually(lambda: not fixture.mover.partitions(), timeout=1000)
     assert [(call.topic_id, call.partition) for call in fixture.route.sent] == [(DLQ, 1), (successor, 0)]
-    log = (await fixture.harness.leadership.led(successor, 0)).log
+    log = (await fixture.harness.leadership.led(successor, 0)).own_log
     (stored,) = await log.read(0, 1 << 20)
     assert len(list(DefaultRecordBatch(stored.data))) == 2
 
@@ -274,7 +274,7 @@ async def test_held_letters_follow_a_change_of_the_groups_settings(fixture: Lett
     fixture.settings.topics["dlq.other"] = DeadLetterTopic(other, 1, True, 1_000_000)
     fixture.settings.groups = DeadLetterTarget("dlq.other", copy=False)
     await eventually(lambda: not fixture.mover.partitions(), timeout=1000)
-    log = (await fixture.harness.leadership.led(other, 0)).log
+    log = (await fixture.harness.leadership.led(other, 0)).own_log
     (stored,) = await log.read(0, 1 << 20)
     letters = [(letter.value, dict(letter.headers)) for letter in DefaultRecordBatch(stored.data)]
     found = [
@@ -311,7 +311,7 @@ async def test_a_missing_topic_is_created(fixture: LetterFixture) -> None:
 
 
 async def test_markers_get_no_letter(fixture: LetterFixture) -> None:
-    log = (await fixture.harness.leadership.led(TOPIC, 0)).log
+    log = (await fixture.harness.leadership.led(TOPIC, 0)).own_log
     await log.end_transaction(Marker(7, 0, 0, commit=True))
     partition = await fixture.source(failed(9, 10))
     await fixture.moved(partition)

@@ -82,7 +82,7 @@ async def produce(
 
 
 async def mark(harness: Harness, *, epoch: int = 0) -> None:
-    await (await harness.leadership.led(TOPIC, 0)).log.end_transaction(Marker(P, epoch, 1, commit=True))
+    await (await harness.leadership.led(TOPIC, 0)).own_log.end_transaction(Marker(P, epoch, 1, commit=True))
 
 
 @pytest.mark.parametrize("adds", [True, False])

@@ -35,7 +35,7 @@ async def fetch(
 
 async def begin(harness: Harness, producer: int) -> None:
     """One record of a producer's transaction."""
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     known = log.transactions.producers.get(producer)
     sequence = known.batches[-1].last_sequence + 1 if known else 0
     data = batch(1, producer=(producer, 0, sequence), transactional=True)
@@ -52,7 +52,7 @@ async def test_batches_are_returned_as_stored(harness: Harness) -> None:
     for _ in range(3):
         await harness.publish(3)
     (response,) = await fetch(harness, 4)
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     assert response.records == b"".join(b.data for b in await log.read(4, 10**6))
     assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (9, 9, 0)
     assert (response.leader_epoch, len(response.records)) == (log.epoch, 2 * SIZE)

@@ -70,7 +70,7 @@ async def test_scheduled_records_are_counted_loaded_or_not(harness: Harness) -> 
 
     await harness.publish(2)
     assert await found(0) == 0
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     log.settings = LogSettings(delivery=DeliveryLimits(86_400_000, -1))
     due = log.now_ms + 60_000
     await log.append(scheduled([due, due, None, due + 1], time=-1))
@@ -139,7 +139,7 @@ async def _mark(harness: Harness, commit: bool, *, epoch: int = 0, coordinator: 
 
 async def _begin(harness: Harness, count: int = 2) -> None:
     """A transaction of producer 7 with one batch."""
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     sequence = log.transactions.producers[7].batches[-1].last_sequence + 1 if log.log_end_offset else 0
     data = batch(count, time=5000, producer=(7, 0, sequence), transactional=True)
     await log.append(data, Verified(log.log_end_offset, renews_epoch=False))
@@ -240,7 +240,7 @@ async def test_held_records_are_reported_and_accepted_ones_are_not(harness: Harn
 
 
 async def test_markers_have_no_records(harness: Harness) -> None:
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     await log.append(batch(2, producer=(7, 0, 0), transactional=True), Verified(0, renews_epoch=False))
     await log.end_transaction(Marker(7, 0, 1, True))
     assert _spans(await _inspect(harness)) == ([], [(2, 2)], [])

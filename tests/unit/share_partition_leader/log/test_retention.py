@@ -30,7 +30,7 @@ async def _published(harness: Harness, partitions: int = 1, **retention: object)
     for partition in range(partitions):
         for _ in range(3):
             await harness.publish(3, partition)
-        log = (await harness.leadership.led(TOPIC, partition)).log
+        log = (await harness.leadership.led(TOPIC, partition)).own_log
         log.settings = type(log.settings)(retention=Retention(**{"retention_ms": -1, **retention}))  # type: ignore[arg-type]
 
 
@@ -61,7 +61,7 @@ async def test_records_are_kept_while_start_offsets_are_unknown() -> None:
     async with started() as harness:
         await _published(harness, partitions=2, consumed=True)
         timed, _ = harness.leadership.partitions()
-        timed.log.settings = type(timed.log.settings)(retention=Retention(retention_ms=1000))
+        timed.own_log.settings = type(timed.own_log.settings)(retention=Retention(retention_ms=1000))
         coordinator = Coordinator(a={(TOPIC, 1): 7})
         coordinator.refused = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         task = RetentionTask(harness.leadership, router(coordinator), 300)
@@ -95,7 +95,7 @@ async def test_retention_drops_unused_groups() -> None:
 async def test_waiting_records_that_retention_deletes_are_counted() -> None:
     async with started() as harness:
         await _published(harness)
-        log = (await harness.leadership.led(TOPIC, 0)).log
+        log = (await harness.leadership.led(TOPIC, 0)).own_log
         await harness.acquire(9)
         await harness.acknowledge((1, 4, RELEASE), delay_ms=60_000)
         await harness.acknowledge((5, 5, RELEASE))
@@ -117,7 +117,7 @@ async def test_waiting_records_that_were_deleted_before_a_load_are_counted(harne
     led = await harness.leadership.led(TOPIC, 0)
     harness.leadership.drop_unused()
     assert not led.ready
-    await led.log.delete_records(3)
+    await led.own_log.delete_records(3)
     await harness.share_partition()
     counters = harness.leadership.counters
     assert [counts.deleted_waiting for _, counts in counters.all()] == [2, 0]
@@ -150,14 +150,14 @@ async def test_retention_policy_of_the_topic_applies_to_the_log(harness: Harness
     led = await harness.leadership.led(TOPIC, 0)
     resource = ConfigResource(ResourceType.TOPIC, "orders")
     await harness.append_to_catalog(ConfigRecord(resource, "retention.policy", "consumed"))
-    assert led.log.settings.retention.consumed
+    assert led.own_log.settings.retention.consumed
 
 
 async def test_idle_producers_are_removed() -> None:
     async with started() as harness:
         await harness.create_topic()
         await harness.publish_bytes(batch(1, producer=(7, 0, 0)))
-        log = (await harness.leadership.led(TOPIC, 0)).log
+        log = (await harness.leadership.led(TOPIC, 0)).own_log
         task = RetentionTask(harness.leadership, router(), 300)
         with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 - 1):
             await task.apply()

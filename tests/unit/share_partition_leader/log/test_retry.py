@@ -74,7 +74,7 @@ async def received(harness: Harness, group: str = GROUP, most: int = 500) -> lis
 
 
 async def log_of(harness: Harness) -> Any:
-    return (await harness.leadership.led(TOPIC, 0)).log
+    return (await harness.leadership.led(TOPIC, 0)).own_log
 
 
 async def inspected(harness: Harness, group: str = GROUP) -> pb.InspectRecordsResponse.Partition:

@@ -39,7 +39,7 @@ async def test_counters_and_gauges_of_a_share_partition(harness: Harness) -> Non
 
 
 async def test_scheduled_and_recalled_records_are_counted(harness: Harness) -> None:
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     log.settings = LogSettings(delivery=DeliveryLimits(86_400_000, -1))
     due = log.now_ms + 60_000
     await log.append(scheduled([due, due, None, due + 1], time=-1))

@@ -157,7 +157,7 @@ async def test_log_taken_over_is_reported_and_retried(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness) as consumer:
         await eventually(lambda: harness.persister.reads)
-        await (await harness.leadership.led(TOPIC, 0)).log.close()
+        await (await harness.leadership.led(TOPIC, 0)).own_log.close()
         consumer.grant(1)
         await consumer.got(lambda: len(consumer.problems) > 1)
         assert {code(problem) for problem in consumer.problems} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}

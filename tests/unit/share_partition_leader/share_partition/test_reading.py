@@ -41,7 +41,7 @@ async def isolate(harness: Harness, level: str = COMMITTED) -> None:
 
 async def write(harness: Harness, producer: int = 7, count: int = 1) -> None:
     """A batch in a producer's transaction."""
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     known = log.transactions.producers.get(producer)
     sequence = known.batches[-1].last_sequence + 1 if known else 0
     data = batch(count, producer=(producer, 0, sequence), transactional=True)
@@ -49,7 +49,7 @@ async def write(harness: Harness, producer: int = 7, count: int = 1) -> None:
 
 
 async def end(harness: Harness, producer: int = 7, *, commit: bool) -> None:
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     await log.end_transaction(Marker(producer, 0, 1, commit))
 
 
@@ -76,7 +76,7 @@ async def test_read_committed_groups_never_acquire_aborted_records(harness: Harn
     await transact(harness, True, False, True, count=2)
     (response,) = await harness.acquire()
     assert [(run.first_offset, run.last_offset) for run in response.acquired] == [(0, 1), (6, 7)]
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     needed = [b.data for b in await log.read(0, 10**6) if b.base_offset in (0, 6)]
     assert response.record_batches == b"".join(needed)
 
@@ -202,7 +202,7 @@ async def test_records_of_any_age_stay_in_the_log_and_in_other_groups(harness: H
     await publish_aged(harness, 2 * HOUR)
     await harness.initialize(group="other")
     assert await acquired(harness) == []
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     assert log.log_start_offset == 0
     other = await harness.share_partition(group="other")
     assert isinstance(other.acquire(AcquireRequest("m", 1, 1)), Fetched)

@@ -214,9 +214,9 @@ async def test_changes_after_a_fenced_write_are_rejected(harness: Harness, me: L
 
 async def test_many_scheduled_records_are_read_in_several_steps(harness: Harness, me: Listener) -> None:
     led = await harness.leadership.led(TOPIC, 0)
-    led.log.settings = LogSettings(delivery=DeliveryLimits(86_400_000, -1))
-    times = [led.log.now_ms + 60_000 + number for number in range(2 * SCHEDULES_AT_ONCE + 10)]
-    await led.log.append(scheduled([*times, None], time=-1))
+    led.own_log.settings = LogSettings(delivery=DeliveryLimits(86_400_000, -1))
+    times = [led.own_log.now_ms + 60_000 + number for number in range(2 * SCHEDULES_AT_ONCE + 10)]
+    await led.own_log.append(scheduled([*times, None], time=-1))
     share_partition = await harness.share_partition()
     for waiting in (SCHEDULES_AT_ONCE, 2 * SCHEDULES_AT_ONCE):
         assert acquire(share_partition, me) is NotFetched.NO_RECORDS
@@ -682,7 +682,7 @@ EXCEEDS = "delay exceeds the retention of the topic"
 
 
 async def _short_retention(harness: Harness, retention_ms: int) -> None:
-    log = (await harness.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).own_log
     log.settings = type(log.settings)(retention=Retention(retention_ms=retention_ms))
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sharebroker/storage/v1/catalog.proto\x12\x16sharebroker.storage.v1\"\xd1\x01\n\x0bTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x04 \x01(\x03\x12\x41\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x30.sharebroker.storage.v1.TopicRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x10PartitionsRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\":\n\x12TopicDeletedRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\"\x95\x02\n\x0c\x43onfigRecord\x12H\n\rresource_type\x18\x01 \x01(\x0e\x32\x31.sharebroker.storage.v1.ConfigRecord.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\"y\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x18\n\x14RESOURCE_TYPE_BROKER\x10\x04\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10 B\x08\n\x06_value\"\xc3\x01\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12P\n\x0e\x66\x65\x61ture_levels\x18\x02 \x03(\x0b\x32\x38.sharebroker.storage.v1.ClusterRecord.FeatureLevelsEntry\x12\x16\n\x0e\x66\x65\x61tures_epoch\x18\x03 \x01(\x03\x1a\x34\n\x12\x46\x65\x61tureLevelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x96\x01\n\x15ScramCredentialRecord\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\x12\x0c\n\x04salt\x18\x03 \x01(\x0c\x12\x12\n\nstored_key\x18\x04 \x01(\x0c\x12\x12\n\nserver_key\x18\x05 \x01(\x0c\x12\x12\n\niterations\x18\x06 \x01(\x05\x12\x12\n\nsuper_user\x18\x07 \x01(\x08\"?\n\x1cScramCredentialDeletedRecord\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\"\x9c\x01\n\tAclRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x14\n\x0cpattern_type\x18\x03 \x01(\x05\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x11\n\toperation\x18\x06 \x01(\x05\x12\x17\n\x0fpermission_type\x18\x07 \x01(\x05\"\xa3\x01\n\x10\x41\x63lDeletedRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x14\n\x0cpattern_type\x18\x03 \x01(\x05\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x11\n\toperation\x18\x06 \x01(\x05\x12\x17\n\x0fpermission_type\x18\x07 \x01(\x05\"\x98\x01\n\x11\x43lientQuotaRecord\x12\x11\n\x04user\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tclient_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x0f\n\x02ip\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x12\n\x05value\x18\x05 \x01(\x01H\x03\x88\x01\x01\x42\x07\n\x05_userB\x0c\n\n_client_idB\x05\n\x03_ipB\x08\n\x06_value\"\xa0\x05\n\rCatalogRecord\x12\x34\n\x05topic\x18\x01 \x01(\x0b\x32#.sharebroker.storage.v1.TopicRecordH\x00\x12>\n\npartitions\x18\x02 \x01(\x0b\x32(.sharebroker.storage.v1.PartitionsRecordH\x00\x12\x43\n\rtopic_deleted\x18\x03 \x01(\x0b\x32*.sharebroker.storage.v1.TopicDeletedRecordH\x00\x12\x36\n\x06\x63onfig\x18\x04 \x01(\x0b\x32$.sharebroker.storage.v1.ConfigRecordH\x00\x12\x38\n\x07\x63luster\x18\x05 \x01(\x0b\x32%.sharebroker.storage.v1.ClusterRecordH\x00\x12I\n\x10scram_credential\x18\x06 \x01(\x0b\x32-.sharebroker.storage.v1.ScramCredentialRecordH\x00\x12X\n\x18scram_credential_deleted\x18\x07 \x01(\x0b\x32\x34.sharebroker.storage.v1.ScramCredentialDeletedRecordH\x00\x12\x30\n\x03\x61\x63l\x18\x08 \x01(\x0b\x32!.sharebroker.storage.v1.AclRecordH\x00\x12?\n\x0b\x61\x63l_deleted\x18\t \x01(\x0b\x32(.sharebroker.storage.v1.AclDeletedRecordH\x00\x12\x41\n\x0c\x63lient_quota\x18\n \x01(\x0b\x32).sharebroker.storage.v1.ClientQuotaRecordH\x00\x42\x07\n\x05valueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sharebroker/storage/v1/catalog.proto\x12\x16sharebroker.storage.v1\"\xe3\x01\n\x0bTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x04 \x01(\x03\x12\x41\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x30.sharebroker.storage.v1.TopicRecord.ConfigsEntry\x12\x10\n\x08upstream\x18\x06 \x01(\x08\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x10PartitionsRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\":\n\x12TopicDeletedRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\"\x95\x02\n\x0c\x43onfigRecord\x12H\n\rresource_type\x18\x01 \x01(\x0e\x32\x31.sharebroker.storage.v1.ConfigRecord.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\"y\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x18\n\x14RESOURCE_TYPE_BROKER\x10\x04\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10 B\x08\n\x06_value\"\xc3\x01\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12P\n\x0e\x66\x65\x61ture_levels\x18\x02 \x03(\x0b\x32\x38.sharebroker.storage.v1.ClusterRecord.FeatureLevelsEntry\x12\x16\n\x0e\x66\x65\x61tures_epoch\x18\x03 \x01(\x03\x1a\x34\n\x12\x46\x65\x61tureLevelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x96\x01\n\x15ScramCredentialRecord\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\x12\x0c\n\x04salt\x18\x03 \x01(\x0c\x12\x12\n\nstored_key\x18\x04 \x01(\x0c\x12\x12\n\nserver_key\x18\x05 \x01(\x0c\x12\x12\n\niterations\x18\x06 \x01(\x05\x12\x12\n\nsuper_user\x18\x07 \x01(\x08\"?\n\x1cScramCredentialDeletedRecord\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x11\n\tmechanism\x18\x02 \x01(\x05\"\x9c\x01\n\tAclRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x14\n\x0cpattern_type\x18\x03 \x01(\x05\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x11\n\toperation\x18\x06 \x01(\x05\x12\x17\n\x0fpermission_type\x18\x07 \x01(\x05\"\xa3\x01\n\x10\x41\x63lDeletedRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x14\n\x0cpattern_type\x18\x03 \x01(\x05\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0c\n\x04host\x18\x05 \x01(\t\x12\x11\n\toperation\x18\x06 \x01(\x05\x12\x17\n\x0fpermission_type\x18\x07 \x01(\x05\"\x98\x01\n\x11\x43lientQuotaRecord\x12\x11\n\x04user\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tclient_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x0f\n\x02ip\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x12\n\x05value\x18\x05 \x01(\x01H\x03\x88\x01\x01\x42\x07\n\x05_userB\x0c\n\n_client_idB\x05\n\x03_ipB\x08\n\x06_value\"\xa0\x05\n\rCatalogRecord\x12\x34\n\x05topic\x18\x01 \x01(\x0b\x32#.sharebroker.storage.v1.TopicRecordH\x00\x12>\n\npartitions\x18\x02 \x01(\x0b\x32(.sharebroker.storage.v1.PartitionsRecordH\x00\x12\x43\n\rtopic_deleted\x18\x03 \x01(\x0b\x32*.sharebroker.storage.v1.TopicDeletedRecordH\x00\x12\x36\n\x06\x63onfig\x18\x04 \x01(\x0b\x32$.sharebroker.storage.v1.ConfigRecordH\x00\x12\x38\n\x07\x63luster\x18\x05 \x01(\x0b\x32%.sharebroker.storage.v1.ClusterRecordH\x00\x12I\n\x10scram_credential\x18\x06 \x01(\x0b\x32-.sharebroker.storage.v1.ScramCredentialRecordH\x00\x12X\n\x18scram_credential_deleted\x18\x07 \x01(\x0b\x32\x34.sharebroker.storage.v1.ScramCredentialDeletedRecordH\x00\x12\x30\n\x03\x61\x63l\x18\x08 \x01(\x0b\x32!.sharebroker.storage.v1.AclRecordH\x00\x12?\n\x0b\x61\x63l_deleted\x18\t \x01(\x0b\x32(.sharebroker.storage.v1.AclDeletedRecordH\x00\x12\x41\n\x0c\x63lient_quota\x18\n \x01(\x0b\x32).sharebroker.storage.v1.ClientQuotaRecordH\x00\x42\x07\n\x05valueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,31 +36,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLUSTERRECORD_FEATURELEVELSENTRY']._loaded_options = None
   _globals['_CLUSTERRECORD_FEATURELEVELSENTRY']._serialized_options = b'8\001'
   _globals['_TOPICRECORD']._serialized_start=65
-  _globals['_TOPICRECORD']._serialized_end=274
-  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_start=228
-  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_end=274
-  _globals['_PARTITIONSRECORD']._serialized_start=276
-  _globals['_PARTITIONSRECORD']._serialized_end=332
-  _globals['_TOPICDELETEDRECORD']._serialized_start=334
-  _globals['_TOPICDELETEDRECORD']._serialized_end=392
-  _globals['_CONFIGRECORD']._serialized_start=395
-  _globals['_CONFIGRECORD']._serialized_end=672
-  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_start=541
-  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_end=662
-  _globals['_CLUSTERRECORD']._serialized_start=675
-  _globals['_CLUSTERRECORD']._serialized_end=870
-  _globals['_CLUSTERRECORD_FEATURELEVELSENTRY']._serialized_start=818
-  _globals['_CLUSTERRECORD_FEATURELEVELSENTRY']._serialized_end=870
-  _globals['_SCRAMCREDENTIALRECORD']._serialized_start=873
-  _globals['_SCRAMCREDENTIALRECORD']._serialized_end=1023
-  _globals['_SCRAMCREDENTIALDELETEDRECORD']._serialized_start=1025
-  _globals['_SCRAMCREDENTIALDELETEDRECORD']._serialized_end=1088
-  _globals['_ACLRECORD']._serialized_start=1091
-  _globals['_ACLRECORD']._serialized_end=1247
-  _globals['_ACLDELETEDRECORD']._serialized_start=1250
-  _globals['_ACLDELETEDRECORD']._serialized_end=1413
-  _globals['_CLIENTQUOTARECORD']._serialized_start=1416
-  _globals['_CLIENTQUOTARECORD']._serialized_end=1568
-  _globals['_CATALOGRECORD']._serialized_start=1571
-  _globals['_CATALOGRECORD']._serialized_end=2243
+  _globals['_TOPICRECORD']._serialized_end=292
+  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_start=246
+  _globals['_TOPICRECORD_CONFIGSENTRY']._serialized_end=292
+  _globals['_PARTITIONSRECORD']._serialized_start=294
+  _globals['_PARTITIONSRECORD']._serialized_end=350
+  _globals['_TOPICDELETEDRECORD']._serialized_start=352
+  _globals['_TOPICDELETEDRECORD']._serialized_end=410
+  _globals['_CONFIGRECORD']._serialized_start=413
+  _globals['_CONFIGRECORD']._serialized_end=690
+  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_start=559
+  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_end=680
+  _globals['_CLUSTERRECORD']._serialized_start=693
+  _globals['_CLUSTERRECORD']._serialized_end=888
+  _globals['_CLUSTERRECORD_FEATURELEVELSENTRY']._serialized_start=836
+  _globals['_CLUSTERRECORD_FEATURELEVELSENTRY']._serialized_end=888
+  _globals['_SCRAMCREDENTIALRECORD']._serialized_start=891
+  _globals['_SCRAMCREDENTIALRECORD']._serialized_end=1041
+  _globals['_SCRAMCREDENTIALDELETEDRECORD']._serialized_start=1043
+  _globals['_SCRAMCREDENTIALDELETEDRECORD']._serialized_end=1106
+  _globals['_ACLRECORD']._serialized_start=1109
+  _globals['_ACLRECORD']._serialized_end=1265
+  _globals['_ACLDELETEDRECORD']._serialized_start=1268
+  _globals['_ACLDELETEDRECORD']._serialized_end=1431
+  _globals['_CLIENTQUOTARECORD']._serialized_start=1434
+  _globals['_CLIENTQUOTARECORD']._serialized_end=1586
+  _globals['_CATALOGRECORD']._serialized_start=1589
+  _globals['_CATALOGRECORD']._serialized_end=2261
 # @@protoc_insertion_point(module_scope)

@@ -50,10 +50,13 @@ class TopicRecord(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CREATE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    UPSTREAM_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     name: _builtins.str
     partitions: _builtins.int
     create_timestamp_ms: _builtins.int
+    upstream: _builtins.bool
+    """The records are in another Kafka cluster."""
     @_builtins.property
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     def __init__(
@@ -64,10 +67,11 @@ class TopicRecord(_message.Message):
         partitions: _builtins.int = ...,
         create_timestamp_ms: _builtins.int = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        upstream: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "create_timestamp_ms", b"create_timestamp_ms", "name", b"name", "partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "create_timestamp_ms", b"create_timestamp_ms", "name", b"name", "partitions", b"partitions", "topic_id", b"topic_id", "upstream", b"upstream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
