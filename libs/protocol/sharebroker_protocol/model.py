@@ -196,8 +196,8 @@ class StateWrite(NamedTuple):
     """A state write of one share-partition: the start offset, and the batches that changed, as they will be.
 
     Start offset -1 leaves the stored one, delivery complete count -1 is unknown. The share coordinator never
-    moves the stored start offset back. `failed` lists the records that the write makes ARCHIVING or ARCHIVED
-    because they failed.
+    moves the stored start offset back, unless the write `replaces` the state, of which nothing else remains.
+    `failed` lists the records that the write makes ARCHIVING or ARCHIVED because they failed.
     """
 
     state_epoch: int
@@ -206,6 +206,7 @@ class StateWrite(NamedTuple):
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
     failed: JournalUpdate | None = None
+    replaces: bool = False
 
 
 class AcquiredRange(NamedTuple):

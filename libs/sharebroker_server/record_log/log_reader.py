@@ -62,10 +62,17 @@ class LogReader(Protocol):
             KafkaError: as `read`.
         """
 
-    def void_from(self, loaded_under: int) -> int | None:
-        """Returns the offset from which share state is void, because the log lost its records.
+    @property
+    def loses_records(self) -> bool:
+        """Whether the log may lose records at its end that readers have seen."""
 
-        `loaded_under` is the epoch of the leader that loaded the state last.
+    async def void_from(self, loaded_under: int, end: int) -> int | None:
+        """Returns the offset from which share state is void because the log lost its records, or None.
+
+        `loaded_under` is the epoch of the leader that loaded the state last; the state ends before `end`.
+
+        Raises:
+            KafkaError: as `read`.
         """
 
     def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:

@@ -284,8 +284,13 @@ class PartitionLog:
     async def refresh(self) -> None:
         """Does nothing: the offsets are those of the log itself."""
 
-    def void_from(self, loaded_under: int) -> int | None:
-        """Returns None: this log loses no record that readers have seen."""
+    @property
+    def loses_records(self) -> bool:
+        """False: readers see only records that the store keeps."""
+        return False
+
+    async def void_from(self, loaded_under: int, end: int) -> int | None:
+        """Returns None: no state is void."""
         return None
 
     def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:

@@ -104,6 +104,7 @@ class UpstreamLog:
 
     transactions: Final = Transactions()
     size: Final = 0
+    loses_records: Final = True
 
     def __init__(
         self,
@@ -190,9 +191,18 @@ class UpstreamLog:
         """Whether the session leaves this partition out, so that the bounds may not be current."""
         return self._unread_bytes >= self._cluster.limits.tail
 
-    def void_from(self, loaded_under: int) -> int | None:
-        """Returns the offset from which share state is void that a leader with this epoch loaded last."""
-        return self._history.void_from(loaded_under)
+    async def void_from(self, loaded_under: int, end: int) -> int | None:
+        """Returns the offset from which share state is void (see `LogReader`).
+
+        Raises:
+            KafkaError: as `read`.
+        """
+        void = self._history.void_from(loaded_under)
+        if end > self._end:
+            await self.refresh()
+        if end > self._end:  # the log lost records without another leader
+            void = self._end if void is None else min(void, self._end)
+        return void
 
     async def refresh(self) -> None:
         """Makes the bounds current.

@@ -25,6 +25,7 @@ from sharebroker_server.persister.default import DefaultPersister, PersisterSett
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.routing.router import Peer
 from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.rpc.stubs import LocalStub
@@ -36,6 +37,7 @@ from sharebroker_server.share_partition_leader.requests.servicer import SharePar
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
 )
+from sharebroker_server.upstream_log.sessions import UpstreamLogs
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
@@ -168,7 +170,7 @@ class _Coordinators:
 class Harness:
     """Everything of one process; `start` and `stop` it, or use `harness()`."""
 
-    def __init__(self) -> None:
+    def __init__(self, upstream: Callable[[RecordStore], UpstreamLogs] | None = None) -> None:
         clock = asyncio.get_running_loop().time
         self.leases = MemoryLeaseStore(clock)
         self.records = Records(self.leases.epoch_of)
@@ -181,12 +183,14 @@ class Harness:
         settings = PersisterSettings(call_timeout=5.0)
         persister = DefaultPersister(_Coordinators(coordinator), settings)
         self.persister = Faults(persister)
-        self.leadership = Leadership(self.holder, self.records, self.persister, self.catalog)
+        self.upstream = None if upstream is None else upstream(self.records)
+        self.leadership = Leadership(self.holder, self.records, self.persister, self.catalog, self.upstream)
         self.catalog.add_observer(self.leadership.metadata_changed)
         self.transactions = Transactions()
         servicer = SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions)
         self.stub, self.local = LocalStub(servicer), servicer.calls
         self._codec = CatalogCodec()
+        self.topic_id = TOPIC
 
     async def start(self) -> None:
         await self._host.start(self.holder)
@@ -195,6 +199,8 @@ class Harness:
 
     async def stop(self) -> None:
         await self.leadership.close()
+        if self.upstream is not None:
+            await self.upstream.close()
         await self.catalog.stop()
         await self.holder.stop()
         await self._host.stop()
@@ -208,23 +214,34 @@ class Harness:
         await self.log.append("catalog", 0, position + 1, payloads)
         await self.catalog.wait_for(lambda seen: seen.position >= position + len(records), 5)
 
-    async def create_topic(self, partitions: int = 1, group: str = GROUP, start: int = 0) -> None:
+    async def create_topic(
+        self,
+        partitions: int = 1,
+        group: str = GROUP,
+        start: int = 0,
+        name: str = NAME,
+        topic_id: str = TOPIC,
+    ) -> None:
         """A topic whose share state is initialised for a group."""
-        await self.append_to_catalog(TopicRecord(Topic(TOPIC, NAME, partitions)))
+        self.topic_id = topic_id
+        topic = Topic(topic_id, name, partitions, upstream=self.upstream is not None)
+        await self.append_to_catalog(TopicRecord(topic))
         for index in range(partitions):
             await self.initialize(index, group=group, start=start)
 
     async def initialize(
         self, partition: int = 0, *, group: str = GROUP, state_epoch: int = 1, start: int = 0
     ) -> None:
-        await self.persister.initialize(SharePartitionKey(group, TOPIC, partition), state_epoch, start)
+        await self.persister.initialize(
+            SharePartitionKey(group, self.topic_id, partition), state_epoch, start
+        )
 
     async def configure(self, key: str, value: str, group: str = GROUP) -> None:
         await self.append_to_catalog(ConfigRecord(ConfigResource(ResourceType.GROUP, group), key, value))
 
     async def hand_over(self, partition: int = 0) -> None:
         """Announces a broker that is the preferred leader, so that the partition is handed over."""
-        resource = names.partition(TOPIC, partition)
+        resource = names.partition(self.topic_id, partition)
         for node in range(2, 1000):
             other = ClusterMember(f"{node}/1", node, frozenset({"share-partition-leader"}), f"node{node}:1")
             if preferred(resource, "share-partition-leader", [ME, other]) is other:
@@ -239,7 +256,7 @@ class Harness:
         log._state.hot_cache.drop_before(log.log_end_offset)
 
     async def own_log(self, partition: int = 0) -> PartitionLog:
-        return (await self.leadership.led(TOPIC, partition)).own_log
+        return (await self.leadership.led(self.topic_id, partition)).own_log
 
     # Calls
 
@@ -248,7 +265,7 @@ class Harness:
         return await self.publish_bytes(batch(count, size), partition)
 
     async def publish_bytes(self, data: bytes, partition: int = 0) -> int:
-        part = pb.ProduceRequest.Partition(topic_id=TOPIC, partition=partition, record_batches=data)
+        part = pb.ProduceRequest.Partition(topic_id=self.topic_id, partition=partition, record_batches=data)
         (response,) = (await self.stub.Produce(pb.ProduceRequest(partitions=[part]))).partitions
         assert not response.error_code, response
         return int(response.base_offset)
@@ -259,7 +276,7 @@ class Harness:
         request = pb.AcquireRecordsRequest(
             group_id=GROUP,
             member_id=member,
-            partitions=[delivery.TopicPartition(topic_id=TOPIC, partition=n) for n in partitions],
+            partitions=[delivery.TopicPartition(topic_id=self.topic_id, partition=n) for n in partitions],
             **{"max_records": most, **fields},
         )
         return list((await self.stub.AcquireRecords(request)).partitions)
@@ -270,7 +287,7 @@ class Harness:
         """Acknowledges (first, last, type) by a single call."""
         token, delay, renew = fields.pop("token", 0), fields.pop("delay_ms", None), fields.pop("renew", True)
         part = pb.AcknowledgeRecordsRequest.Partition(
-            topic_id=TOPIC,
+            topic_id=self.topic_id,
             partition=partition,
             delay_ms=delay,
             batches=[
@@ -287,11 +304,13 @@ class Harness:
         return cast("pb.AcknowledgeRecordsResponse.Partition", response)
 
     async def share_partition(self, partition: int = 0, group: str = GROUP) -> ShareGroupPartition:
-        return await self.leadership.share_partition(group, TOPIC, partition)
+        return await self.leadership.share_partition(group, self.topic_id, partition)
 
     async def start_offset(self, partition: int = 0, group: str = GROUP) -> int:
         """Returns the state in the share coordinator."""
-        return (await self.persister.read_summary(SharePartitionKey(group, TOPIC, partition))).start_offset
+        return (
+            await self.persister.read_summary(SharePartitionKey(group, self.topic_id, partition))
+        ).start_offset
 
 
 class _Answered(Protocol):

@@ -100,9 +100,14 @@ def change(
     failed: JournalUpdate | None = None,
 ) -> ShareDelta | ShareCheckpoint:
     """Returns the record of a write; `leader_epoch` and `failed` are to be stored."""
-    start_offset, count = _advance(state, write)
     index = _next_delta_index(state, rules)
-    runs = _runs_to_checkpoint(state, write.state_batches, start_offset, index, rules)
+    runs: Sequence[StateBatch] | None
+    if write.replaces:
+        start_offset, count = write.start_offset, write.delivery_complete_count
+        runs = combine((), write.state_batches, start_offset)
+    else:
+        start_offset, count = _advance(state, write)
+        runs = _runs_to_checkpoint(state, write.state_batches, start_offset, index, rules)
     now_ms = int(now * 1000)
     if runs is None:
         return ShareDelta(

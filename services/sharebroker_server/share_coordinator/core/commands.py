@@ -72,7 +72,8 @@ class Read(NamedTuple):
 class Write(NamedTuple):
     """Combine batches with the state; the fields of StateWrite follow the key.
 
-    Start offset -1 means unchanged, delivery complete count -1 unknown.
+    Start offset -1 means unchanged, delivery complete count -1 unknown. A write that `replaces` the state has
+    all that remains of it.
     """
 
     key: SharePartitionKey
@@ -82,6 +83,7 @@ class Write(NamedTuple):
     delivery_complete_count: int
     state_batches: tuple[StateBatch, ...]
     failed: JournalUpdate | None = None
+    replaces: bool = False
 
 
 class Delete(NamedTuple):

@@ -345,12 +345,14 @@ def check_read(command: c.Read, state: ShareState | None) -> ShareState:
 
 def check_write(command: c.Write, state: ShareState | None) -> ShareState:
     """Returns the state to change; raises INVALID_REQUEST, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH."""
-    key, state_epoch, leader_epoch, start_offset, count, batches, failed = command
+    key, state_epoch, leader_epoch, start_offset, count, batches, failed, replaces = command
     if state_epoch < 0 or leader_epoch < 0 or start_offset < -1 or count < -1:
         _check_at_least("state_epoch", state_epoch, 0)
         _check_at_least("leader_epoch", leader_epoch, 0)
         _check_at_least("start_offset", start_offset, -1)
         _check_at_least("delivery_complete_count", count, -1)
+    if replaces:
+        _check_at_least("start_offset", start_offset, 0)
     for batch in batches:
         _check_batch(batch)
     if failed is not None:

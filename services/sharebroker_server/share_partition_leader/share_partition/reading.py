@@ -11,9 +11,9 @@ import structlog
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AcquiredRange, SharePartitionKey
+from sharebroker_protocol.model import FINISHED, AcquiredRange, SharePartitionKey, StateWrite
 from sharebroker_server.leases import names
-from sharebroker_server.persister.port import Persister
+from sharebroker_server.persister.port import Persister, SharePartitionState
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.log_reader import LogReader, Span
 from sharebroker_server.share_partition_leader.core.events import LoadedState
@@ -47,11 +47,12 @@ async def load_state(persister: Persister, log: LogReader, group_id: str, config
     OFFSET_NOT_AVAILABLE if all records are older than `by_duration`, and the persister's errors.
     """
     try:
-        state = await persister.read(share_key(group_id, log), log.epoch)
+        state = await _read(persister, share_key(group_id, log), log)
     except KafkaError as error:
         raise translated(error, ErrorCode.LEADER_NOT_AVAILABLE) from error
     start, stored = state.start_offset, True
     if start < 0:
+        await log.refresh()
         stored = config.offset_reset.strategy == "earliest"
         start = await _reset(log, config)
         if config.offset_reset.strategy == "latest" and start > log.log_start_offset:
@@ -70,6 +71,48 @@ async def load_state(persister: Persister, log: LogReader, group_id: str, config
         kept_since=state.kept_since,
         start_stored=stored,
     )
+
+
+async def _read(persister: Persister, key: SharePartitionKey, log: LogReader) -> SharePartitionState:
+    """Reads the state, without what refers to records that the log lost.
+
+    That is removed under the leader epoch of the stored state. Only then the epoch of this leader is stored:
+    a leader that finds it does not look for lost records again.
+    """
+    if not log.loses_records:
+        return await persister.read(key, log.epoch)
+    loaded_under = (await persister.read_summary(key)).leader_epoch
+    if not loaded_under:  # no leader has loaded it: it only has a start offset, if any
+        return await persister.read(key, log.epoch)
+    void: int | None = None
+    for epoch in (loaded_under, log.epoch):  # the former leader may have written in between
+        state = await persister.read(key, epoch)
+        end = state.batches[-1].last + 1 if state.batches else state.start_offset
+        lost = await log.void_from(loaded_under, end)
+        void = lost if void is None else min(void, lost if lost is not None else void)
+        if void is not None and void < end:
+            state = without_void(state, void)
+            finished = sum(last - first + 1 for first, last, kind, *_ in state.batches if kind in FINISHED)
+            write = StateWrite(
+                state.state_epoch, epoch, state.start_offset, finished, state.batches, replaces=True
+            )
+            await persister.write(key, write)
+            _log.error(
+                "share state referred to records that the log lost",
+                group=key.group_id,
+                log=log.partition,
+                first_offset=void,
+                end_offset=end,
+            )
+    return state
+
+
+def without_void(state: SharePartitionState, void: int) -> SharePartitionState:
+    """Returns the state up to an offset from which its log lost the records."""
+    batches = tuple(
+        batch._replace(last=min(batch.last, void - 1)) for batch in state.batches if batch.first < void
+    )
+    return state._replace(start_offset=min(state.start_offset, void), batches=batches)
 
 
 async def is_changed(persister: Persister, key: SharePartitionKey, loaded_under: tuple[int, int]) -> bool:

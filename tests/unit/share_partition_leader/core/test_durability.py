@@ -50,7 +50,7 @@ FAILURES = [
 
 def test_a_write_carries_the_epochs_of_the_loaded_state() -> None:
     written = opened(5, leader_epoch=9).write()
-    assert written == (3, 9, 5, 0, (), None)
+    assert written == (3, 9, 5, 0, (), None, False)
 
 
 @pytest.mark.parametrize(

@@ -506,6 +506,7 @@ class WriteShareGroupStateRequest(_message.Message):
         DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
         STATE_BATCHES_FIELD_NUMBER: _builtins.int
         FAILED_FIELD_NUMBER: _builtins.int
+        REPLACES_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         state_epoch: _builtins.int
         leader_epoch: _builtins.int
@@ -513,6 +514,10 @@ class WriteShareGroupStateRequest(_message.Message):
         """-1: unchanged."""
         delivery_complete_count: _builtins.int
         """The number of finished records between start offset and end offset, for lag; -1: unknown."""
+        replaces: _builtins.bool
+        """The start offset, which may be lower than the stored one, and the batches are all that remains: the log lost
+        records. Not in Kafka.
+        """
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
         @_builtins.property
@@ -529,10 +534,11 @@ class WriteShareGroupStateRequest(_message.Message):
             delivery_complete_count: _builtins.int = ...,
             state_batches: _abc.Iterable[Global___StateBatch] | None = ...,
             failed: Global___JournalUpdate | None = ...,
+            replaces: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_complete_count", b"delivery_complete_count", "failed", b"failed", "leader_epoch", b"leader_epoch", "partition", b"partition", "replaces", b"replaces", "start_offset", b"start_offset", "state_batches", b"state_batches", "state_epoch", b"state_epoch"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

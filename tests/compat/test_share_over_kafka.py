@@ -1,0 +1,120 @@
+"""Share groups over topics of a real Kafka: delivery, and records that the cluster lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.kafka_client.cluster import ClusterClient
+from sharebroker_server.kafka_client.connection import ConnectionSettings
+from sharebroker_server.kafka_client.link import BrokerAddress
+from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.upstream_log.sessions import UpstreamLogs
+from tests.support.client import unique
+from tests.support.kafka_server import KafkaCluster, running_kafka
+from tests.support.kafka_tools import needs_kafka
+from tests.testkit.waiting import eventually
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, Harness, code
+
+pytestmark = [needs_kafka, pytest.mark.xdist_group("kafka_client")]
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def leading(kafka: KafkaCluster, topic: str) -> AsyncIterator[Harness]:
+    """A process that leads a topic of the cluster for a group, whose state starts at offset 0."""
+    addresses = [BrokerAddress("127.0.0.1", node.port) for node in kafka.brokers.values()]
+    client = ClusterClient(addresses, ConnectionSettings())
+
+    def upstream(store: RecordStore) -> UpstreamLogs:
+        return UpstreamLogs(client, store)
+
+    await client.refresh([topic])
+    harness = Harness(upstream)
+    await harness.start()
+    try:
+        await harness.create_topic(name=topic, topic_id=client.metadata.topics[topic].id)
+        yield harness
+    finally:
+        await harness.stop()
+        client.close()
+
+
+def create(kafka: KafkaCluster, copies: int = 1, **config: str) -> str:
+    name = unique("topic")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(name, 1, copies, config=config)])[name].result(SECONDS)
+    return name
+
+
+def produce(kafka: KafkaCluster, topic: str, values: list[bytes]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert not producer.flush(SECONDS)
+
+
+async def acquired(harness: Harness, **fields: Any) -> list[tuple[int, int]]:
+    (part,) = await harness.acquire(**fields)
+    assert not part.error_code, part
+    return [(each.first_offset, each.last_offset) for each in part.acquired]
+
+
+async def test_records_are_delivered_once_accepted_and_again_once_released(kafka: KafkaCluster) -> None:
+    topic = create(kafka)
+    async with leading(kafka, topic) as harness:
+        produce(kafka, topic, [b"v"] * 10)
+        assert await acquired(harness, max_wait_ms=5000) == [(0, 9)]
+        assert code(await harness.acknowledge((0, 4, ACCEPT), (5, 9, RELEASE))) is ErrorCode.NONE
+        assert await acquired(harness, max_wait_ms=5000) == [(5, 9)]
+        assert code(await harness.acknowledge((5, 9, ACCEPT))) is ErrorCode.NONE
+        produce(kafka, topic, [b"v"] * 3)
+        assert await acquired(harness, max_wait_ms=5000) == [(10, 12)]
+        assert await harness.start_offset() == 10
+
+
+async def test_changes_of_records_are_refused(kafka: KafkaCluster) -> None:
+    async with leading(kafka, create(kafka)) as harness:
+        led = await harness.leadership.led(harness.topic_id, 0)
+        with pytest.raises(Exception, match="another Kafka cluster"):
+            assert led.own_log
+
+
+async def test_state_follows_a_log_that_an_unclean_election_cut(tmp_path: Path) -> None:
+    with running_kafka(tmp_path, brokers=2) as kafka:
+        topic = create(kafka, 2, **{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"})
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        leader = admin.list_topics(topic, SECONDS).topics[topic].partitions[0].leader
+        behind = kafka.brokers[1 - leader]
+        async with leading(kafka, topic) as harness:
+            produce(kafka, topic, [b"kept"] * 10)
+            assert await acquired(harness, max_wait_ms=5000) == [(0, 9)]
+            assert code(await harness.acknowledge((0, 9, ACCEPT))) is ErrorCode.NONE
+            behind.stop()
+            produce(kafka, topic, [b"lost"] * 10)
+            assert await acquired(harness, max_wait_ms=5000) == [(10, 19)]
+            assert code(await harness.acknowledge((10, 14, ACCEPT))) is ErrorCode.NONE
+            await eventually(lambda: harness.persister.written >= 2)
+            kafka.brokers[leader].stop()
+            behind.start()
+            behind.until_ready()
+            produce(kafka, topic, [b"new"] * 3)
+            log = (await harness.leadership.led(harness.topic_id, 0)).log
+            await eventually(lambda: log.log_end_offset == 13, SECONDS)
+            assert await acquired(harness, max_wait_ms=5000) == [(10, 12)]
+            assert code(await harness.acknowledge((15, 19, ACCEPT))) is not ErrorCode.NONE
+            assert code(await harness.acknowledge((10, 12, ACCEPT))) is ErrorCode.NONE
+            assert await harness.start_offset() == 13
