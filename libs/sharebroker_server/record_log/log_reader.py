@@ -78,8 +78,7 @@ class LogReader(Protocol):
     def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:
         """Returns batches from memory; None if they are not there. Up to `max_bytes`, but at least one.
 
-        [] at the end of the log. After None, use `read`. Only batches that were read with `committed` may be
-        given to `aborted_batches`.
+        [] at the end of the log. After None, use `read`. With `committed`, `aborted_batches` is used next.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
@@ -110,4 +109,7 @@ class LogReader(Protocol):
         """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown."""
 
     def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[Span]:
-        """Returns the spans of those batches whose transactions were aborted; the batches are consecutive."""
+        """Returns the spans of those batches whose transactions were aborted.
+
+        The batches are those of the last read with `committed`, or some of them.
+        """

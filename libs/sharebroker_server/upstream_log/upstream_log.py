@@ -62,6 +62,9 @@ READ_SECONDS: Final = 10.0
 READS: Final = "reads"
 """The purpose of connections for fetches that do not wait (see `ClusterClient.connection`)."""
 
+PATIENCE: Final = 5.0
+"""Seconds in which the session meets errors before they are logged: an election takes a moment."""
+
 ERROR_PERIOD: Final = 60.0
 """Seconds between two log lines about the errors of a partition."""
 
@@ -136,7 +139,8 @@ class UpstreamLog:
         self._compared: int | None = None
         self._comparing = asyncio.Lock()
         self._noting = asyncio.Lock()
-        self._closed = False
+        self._opened = self._closed = False
+        self._failing_since: float | None = None
         self._last_error = float("-inf")
 
     @classmethod
@@ -167,6 +171,7 @@ class UpstreamLog:
         except KafkaError as error:
             raise log._for_members(error) from error
         log._next = log._end
+        log._opened = True
         return log
 
     # Bounds
@@ -217,11 +222,16 @@ class UpstreamLog:
         self._notify()
 
     async def _bounds(self) -> None:
-        await self.compare()
         client, (topic, index, _) = self._cluster.client, self.source
-        start = await client.listed_offset(topic, index, EARLIEST, READ_SECONDS)
-        stable = await client.listed_offset(topic, index, LATEST, READ_SECONDS, committed=True)
-        end = await client.listed_offset(topic, index, LATEST, READ_SECONDS)
+        while True:
+            await self.compare()
+            compared = self._compared
+            start = await client.listed_offset(topic, index, EARLIEST, READ_SECONDS)
+            stable = await client.listed_offset(topic, index, LATEST, READ_SECONDS, committed=True)
+            end = await client.listed_offset(topic, index, LATEST, READ_SECONDS)
+            leader = client.metadata.leader(topic, index)
+            if leader is not None and leader.epoch == compared == self._compared:
+                break
         # Groups may start at the end: records that are there later must be of this epoch or a later one.
         await self._note([EpochStart(end.leader_epoch, end.offset)])
         self._move(start.offset, end.offset, stable.offset)
@@ -335,6 +345,7 @@ class UpstreamLog:
         Raises:
             KafkaError: as `read`; the partition may be fetched again.
         """
+        self._failing_since = None
         chunk = await self._apply(part, position.offset, position.leader_epoch, committed=False)
         if chunk is not None and chunk.start <= self._next < chunk.end and position.offset == self._next:
             self._next = chunk.end
@@ -351,7 +362,9 @@ class UpstreamLog:
         """Leaves the session for a pause, in seconds."""
         now = asyncio.get_running_loop().time()
         self.not_before = now + pause
-        self._report(error)
+        self._failing_since = self._failing_since or now
+        if now - self._failing_since >= PATIENCE:
+            self._report(error)
 
     # Fetches
 
@@ -395,7 +408,7 @@ class UpstreamLog:
         """Adds the records of a response; returns None if there is none, or if it came too late."""
         aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
         chunk = chunk_of(part.records or b"", offset, aborted)
-        if chunk is not None:
+        if chunk is not None and self._compared == leader_epoch:
             await self._note(chunk.epochs)
         if self._closed or self._compared != leader_epoch:
             return None
@@ -434,12 +447,15 @@ class UpstreamLog:
         if leader is not None and leader.epoch == self._compared:
             return
         async with self._comparing:
-            leader = await client.leader(topic, index, READ_SECONDS)
-            if leader.epoch == self._compared:
-                return
-            divergence = Divergence(self._history.epochs)
-            while not divergence.ended:
-                divergence.answer(*await client.epoch_end(topic, index, divergence.epoch, READ_SECONDS))
+            while True:
+                leader = await client.leader(topic, index, READ_SECONDS)
+                if leader.epoch == self._compared:
+                    return
+                divergence = Divergence(self._history.epochs)
+                while not divergence.ended:
+                    divergence.answer(*await client.epoch_end(topic, index, divergence.epoch, READ_SECONDS))
+                if client.metadata.leader(topic, index) == leader:
+                    break  # else another leader has answered
             if divergence.offset is not None:
                 await self._diverged(divergence.offset, leader.epoch)
             self._compared = leader.epoch
@@ -447,19 +463,16 @@ class UpstreamLog:
 
     async def _diverged(self, offset: int, leader_epoch: int) -> None:
         """Notes that nothing that was read from an offset on is certain to exist."""
-        opening = self._compared is None and not self._end
-        if not opening and offset >= self._end:
+        if offset >= self._end if self._opened else leader_epoch == self._history.last_epoch:
             return
-        if opening and leader_epoch == self._history.last_epoch:
-            return
-        if not opening:
+        if self._opened:
             try:
                 self.epoch = await self._lease.reclaim()
             except (LeaseLost, LeasesUnavailable) as error:
                 raise not_leader(self.partition) from error
         async with self._noting:
             await self._store(self._history.truncated(offset, self.epoch))
-        if opening:
+        if not self._opened:
             return
         _log.error(
             "the cluster truncated records that were read",

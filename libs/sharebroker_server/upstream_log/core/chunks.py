@@ -173,13 +173,14 @@ class Chunks:
         found: list[StoredBatch] = []
         size = 0
         while (chunk := self.find(offset)) is not None and not (plain and chunk.transactional):
-            self._by_use.move_to_end(chunk)
-            self._cache.used(chunk)
-            for batch in chunk.from_offset(offset):
+            for index, batch in enumerate(chunk.from_offset(offset)):
                 size += len(batch.data)
                 if found and size > max_bytes:
                     return found
                 found.append(batch)
+                if not index:
+                    self._by_use.move_to_end(chunk)
+                    self._cache.used(chunk)
             offset = chunk.end
         return found or None
 
