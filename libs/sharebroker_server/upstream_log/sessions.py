@@ -166,6 +166,7 @@ class BrokerSession:
         self._node_id = node_id
         self._session = FetchSession()
         self._connection: object = None
+        self._idle = IDLE_SECONDS
 
     async def run(self) -> None:
         """Fetches until it is cancelled; pauses after errors."""
@@ -184,7 +185,7 @@ class BrokerSession:
                 await asyncio.sleep(next(pauses))
                 continue
             try:
-                async with asyncio.timeout(IDLE_SECONDS):
+                async with asyncio.timeout(self._idle):
                     await self.joined.wait()
             except TimeoutError:
                 pass
@@ -224,8 +225,10 @@ class BrokerSession:
     def _wanted(self) -> list[tuple[UpstreamLog, Position]]:
         now = asyncio.get_running_loop().time()
         wanted: list[tuple[UpstreamLog, Position]] = []
+        self._idle = IDLE_SECONDS
         for log, leader in self._logs.led_by(self._node_id):
             if log.not_before > now:
+                self._idle = min(self._idle, log.not_before - now)
                 continue
             if log.needs_comparison(leader):
                 self._logs.compare(log)

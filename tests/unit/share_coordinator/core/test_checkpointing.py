@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Delete, Initialize
@@ -63,6 +64,25 @@ def test_checkpoint_is_written_where_it_is_no_larger_than_a_delta(
     shard.run(write(*batches, start=start))
     assert isinstance(made(shard), ShareCheckpoint) is checkpoint
     assert isinstance(made(shard), ShareDelta) is not checkpoint
+
+
+@pytest.mark.parametrize("deltas", [0, 500])
+def test_a_write_that_replaces_the_state_is_all_that_remains(deltas: int) -> None:
+    shard = shard_at(100, batch(100, 109), batch(115, 119, 0), rules=CheckpointRules(deltas))
+    shard.run(write(batch(95, 97), start=90, count=3)._replace(replaces=True))
+    record = made(shard)
+    assert isinstance(record, ShareCheckpoint)
+    assert (record.start_offset, record.delivery_complete_count) == (90, 3)
+    assert record.state_batches == (batch(95, 97),)
+    state = shard.run(read(0))
+    assert (state.start_offset, state.state_batches) == (90, (batch(95, 97),))
+
+
+def test_a_write_that_replaces_the_state_has_a_start_offset() -> None:
+    shard = shard_at(100)
+    with pytest.raises(KafkaError) as rejected:
+        shard.run(write(start=-1)._replace(replaces=True))
+    assert rejected.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_delta_has_only_changed_fields() -> None:
