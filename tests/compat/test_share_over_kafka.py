@@ -93,6 +93,57 @@ async def test_changes_of_records_are_refused(kafka: KafkaCluster) -> None:
             assert led.own_log
 
 
+async def test_deleted_records_are_not_waited_for(kafka: KafkaCluster) -> None:
+    topic = create(kafka)
+    async with leading(kafka, topic) as harness:
+        produce(kafka, topic, [b"v"] * 10)
+        assert await acquired(harness, max_records=5, acquire_mode=1, max_wait_ms=5000) == [(0, 4)]
+        assert code(await harness.acknowledge((0, 4, RELEASE))) is ErrorCode.NONE
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        (deleted,) = admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 7)]).values()
+        deleted.result(SECONDS)
+        log = (await harness.leadership.led(harness.topic_id, 0)).log
+        await eventually(lambda: log.log_start_offset == 7)
+        assert await acquired(harness, max_wait_ms=5000) == [(7, 9)]
+        assert code(await harness.acknowledge((7, 9, ACCEPT))) is ErrorCode.NONE
+        assert await harness.start_offset() == 10
+
+
+async def test_a_deleted_topic_ends_deliveries_and_nothing_else(kafka: KafkaCluster) -> None:
+    topic, other = create(kafka), create(kafka)
+    async with leading(kafka, topic) as harness:
+        produce(kafka, topic, [b"v"])
+        assert await acquired(harness, max_wait_ms=5000) == [(0, 0)]
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.delete_topics([topic])[topic].result(SECONDS)
+        assert harness.upstream is not None
+        counters = harness.upstream.counters
+        await eventually(lambda: counters.errors, SECONDS)
+        assert await acquired(harness, max_wait_ms=100) == []
+        known = await harness.upstream.client.refresh([other])
+        await harness.create_topic(name=other, topic_id=known.topics[other].id)
+        produce(kafka, other, [b"v"])
+        assert await acquired(harness, max_wait_ms=5000) == [(0, 0)]
+
+
+async def test_deliveries_go_on_with_the_next_leader(tmp_path: Path) -> None:
+    with running_kafka(tmp_path, brokers=2) as kafka:
+        topic = create(kafka, 2, **{"min.insync.replicas": "1"})
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        async with leading(kafka, topic) as harness:
+            produce(kafka, topic, [b"v"] * 10)
+            assert await acquired(harness, max_wait_ms=5000) == [(0, 9)]
+            leader = admin.list_topics(topic, SECONDS).topics[topic].partitions[0].leader
+            kafka.brokers[leader].stop()
+            assert code(await harness.acknowledge((0, 4, ACCEPT), (5, 9, RELEASE))) is ErrorCode.NONE
+            produce(kafka, topic, [b"v"] * 5)
+            log = (await harness.leadership.led(harness.topic_id, 0)).log
+            await eventually(lambda: log.log_end_offset == 15, SECONDS)
+            assert await acquired(harness, max_wait_ms=5000) == [(5, 9), (10, 14)]
+            assert harness.upstream is not None
+            assert harness.upstream.counters.truncations == 0
+
+
 async def test_state_follows_a_log_that_an_unclean_election_cut(tmp_path: Path) -> None:
     with running_kafka(tmp_path, brokers=2) as kafka:
         topic = create(kafka, 2, **{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"})

@@ -140,13 +140,13 @@ class UpstreamLogs(Cluster):
                 except KafkaError as error:
                     _log.debug("metadata of the cluster postponed", reason=error.message)
                 else:
+                    for log in [*self.logs]:
+                        self.wake(log)
                     if all(self.client.metadata.leader(*log.source[:2]) for log in self.logs):
                         break
                 await asyncio.sleep(pause)
         finally:
             self._refreshing = False
-        for log in [*self.logs]:
-            self.wake(log)
 
     async def _compare(self, log: UpstreamLog) -> None:
         try:

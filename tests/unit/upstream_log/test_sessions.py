@@ -1,0 +1,72 @@
+"""The sessions of a process: who is asked, what happens when a broker or the topic is away."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.kafka_client.core.metadata import TopicLeaders
+from sharebroker_server.upstream_log.fetching import FetchSettings
+from sharebroker_server.upstream_log.upstream_log import Source
+from tests.testkit.waiting import eventually
+from tests.unit.record_log.batches import batch
+from tests.unit.record_log.harness import code_of
+from tests.unit.upstream_log.harness import NAME, TOPIC, running
+
+
+async def test_an_idle_log_costs_one_request_in_each_wait() -> None:
+    async with running(FetchSettings(max_wait_ms=50)) as harness:
+        log = await harness.open()
+        await eventually(lambda: len(harness.cluster.fetches) >= 3)
+        waits = {fetch.max_wait_ms for fetch in harness.cluster.fetches}
+        assert waits == {50}
+        await log.close()
+        await eventually(lambda: not harness.logs.logs)
+        count = len(harness.cluster.fetches)
+        await asyncio.sleep(0.2)
+        assert len(harness.cluster.fetches) <= count + 1
+
+
+async def test_a_topic_that_is_gone_does_not_end_the_session() -> None:
+    async with running() as harness:
+        log = await harness.open()
+        harness.cluster.topic_exists = False
+        harness.cluster.append(batch(1))
+        await eventually(lambda: harness.logs.counters.errors)
+        assert log.log_end_offset == 0
+        harness.cluster.topic_exists = True
+        await eventually(lambda: log.log_end_offset == 1)
+
+
+async def test_a_topic_that_was_created_again_is_not_read() -> None:
+    async with running() as harness:
+        await harness.client.refresh([TOPIC])
+        topics = {TOPIC: TopicLeaders(TOPIC, "other", {})}
+        harness.client.metadata = replace(harness.client.metadata, topics=topics)
+        with pytest.raises(KafkaError, match="created again") as rejected:
+            harness.logs.topic_key(Source(TOPIC, 0, "mine"), by_id=False)
+        assert rejected.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_connection_that_ends_is_replaced() -> None:
+    async with running() as harness:
+        log = await harness.open()
+        await eventually(lambda: harness.cluster.fetches)
+        for link in harness.client._links.values():
+            if link._connection is not None:
+                link._connection.close()
+        harness.cluster.append(batch(1))
+        await eventually(lambda: log.log_end_offset == 1)
+
+
+async def test_a_partition_without_leader_cannot_be_opened() -> None:
+    async with running() as harness:
+        harness.cluster.topic_exists = False
+        opening = asyncio.create_task(code_of(harness.logs.open(NAME, 1, TOPIC, "", 0, harness.lease)))
+        await eventually(lambda: harness.cluster.brokers[0].received)
+        harness.cluster.topic_exists = True
+        assert await harness.open() is not None
+        opening.cancel()
