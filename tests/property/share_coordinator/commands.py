@@ -81,6 +81,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
             st.integers(-1, 9),
             st.lists(batches, max_size=3).map(tuple),
             st.none() | updates,
+            st.integers(0, 9).map(lambda number: number == 9),
         )
         for _ in range(4)  # as often as all others together
     ],

@@ -191,7 +191,7 @@ class Model:
 
     def write(self, command: Write) -> None:
         there = self.partitions.get(command.key)
-        if there is None:
+        if there is None or (command.replaces and command.start_offset < 0):
             raise Rejected(ErrorCode.INVALID_REQUEST)
         if there.leader_epoch > command.leader_epoch:
             raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
@@ -199,6 +199,11 @@ class Model:
             raise Rejected(ErrorCode.FENCED_STATE_EPOCH)
         if command.failed is not None:
             there.journal.add(command.failed, there.finished)
+        if command.replaces:
+            there.offsets.values.clear()
+            there.start_offset, there.count = command.start_offset, command.delivery_complete_count
+            there.offsets.add(command.state_batches, there.start_offset)
+            return
         start = there.start_offset if command.start_offset == -1 else command.start_offset
         if start > there.start_offset:
             there.start_offset, there.count = start, command.delivery_complete_count
