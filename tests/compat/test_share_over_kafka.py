@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.connection import ConnectionSettings
 from sharebroker_server.kafka_client.link import BrokerAddress
@@ -89,8 +89,9 @@ async def test_records_are_delivered_once_accepted_and_again_once_released(kafka
 async def test_changes_of_records_are_refused(kafka: KafkaCluster) -> None:
     async with leading(kafka, create(kafka)) as harness:
         led = await harness.leadership.led(harness.topic_id, 0)
-        with pytest.raises(Exception, match="another Kafka cluster"):
-            assert led.own_log
+        with pytest.raises(KafkaError, match="another Kafka cluster") as refused:
+            _ = led.own_log
+        assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
 async def test_deleted_records_are_not_waited_for(kafka: KafkaCluster) -> None:

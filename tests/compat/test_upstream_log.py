@@ -15,7 +15,8 @@ from sharebroker_server.kafka_client.connection import ConnectionSettings
 from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.upstream_log.sessions import UpstreamLogs
-from sharebroker_server.upstream_log.upstream_log import Limits, UpstreamLog
+from sharebroker_server.upstream_log.upstream_cluster import Limits
+from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 from tests.support.client import unique
 from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.support.kafka_tools import needs_kafka
@@ -77,7 +78,7 @@ async def read_all(log: UpstreamLog, offset: int = 0, *, committed: bool = False
     return found
 
 
-async def test_records_arrive_while_nobody_asks(kafka: KafkaCluster) -> None:
+async def test_records_arrive_without_a_reader(kafka: KafkaCluster) -> None:
     topic = create(kafka)
     produce(kafka, topic, [b"before"] * 3)
     async with following(kafka, topic) as log:

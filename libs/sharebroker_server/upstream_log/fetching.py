@@ -33,7 +33,7 @@ class FetchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPartitions:
     """A response: its error and session, and the partitions in it."""
 
     error_code: int
@@ -53,7 +53,7 @@ async def fetch(
     *,
     committed: bool = False,
     max_wait_ms: int | None = None,
-) -> Fetched:
+) -> FetchedPartitions:
     """Sends one fetch; the partitions in `asked` have ids or names, as `fetches_by_id` requires.
 
     Raises:
@@ -86,7 +86,7 @@ async def fetch(
         rack_id=settings.rack,
     )
     response = await connection.request(FETCH, request, wait / 1000 + LATE)
-    return Fetched(
+    return FetchedPartitions(
         response.error_code,
         response.session_id,
         {

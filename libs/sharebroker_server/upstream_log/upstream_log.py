@@ -27,29 +27,28 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, NEWEST, ClusterClient
+from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, NEWEST
 from sharebroker_server.kafka_client.core.fetch_session import Position
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable, Ownership
 from sharebroker_server.record_log.core.batch import StoredBatch, TimedOffset
 from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.lifecycle import not_leader, storage_error
-from sharebroker_server.record_log.log_reader import Span
-from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.stream_log.port import LogError, LogFenced
-from sharebroker_server.upstream_log.core.chunks import Chunk, ChunkCache, Chunks, chunk_of
+from sharebroker_server.upstream_log.core.chunks import Chunk, Chunks, chunk_of
 from sharebroker_server.upstream_log.core.epochs import NAME, Divergence, EpochHistory, EpochStart
-from sharebroker_server.upstream_log.fetching import FetchSettings, alone, fetch, fetches_by_id
+from sharebroker_server.upstream_log.fetching import alone, fetch, fetches_by_id
 
 if TYPE_CHECKING:
     from sharebroker_server.kafka_client.connection import BrokerConnection
     from sharebroker_server.kafka_client.core.metadata import Leader
     from sharebroker_server.kafka_wire.messages import FetchResponse
+    from sharebroker_server.record_log.log_reader import Span
+    from sharebroker_server.upstream_log.upstream_cluster import UpstreamCluster, UpstreamPartition
 
 _log = structlog.get_logger()
 
@@ -80,24 +79,6 @@ _FOR_MEMBERS: Final = frozenset(
 """Errors that members receive as they are."""
 
 
-class Source(NamedTuple):
-    """The partition in the other cluster; `topic_id` is "" if the cluster has no topic ids."""
-
-    topic: str
-    partition: int
-    topic_id: str
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-class Limits(NamedTuple):
-    """Bytes of a partition's chunks, per isolation level, and of those that no reader has read yet."""
-
-    cached: int = 8 << 20
-    tail: int = 4 << 20
-
-
 class UpstreamLog:
     """A `LogReader`; create it with `open`.
 
@@ -113,8 +94,8 @@ class UpstreamLog:
         self,
         partition: str,
         epoch: int,
-        source: Source,
-        cluster: Cluster,
+        source: UpstreamPartition,
+        cluster: UpstreamCluster,
         lease: Ownership,
     ) -> None:
         self.partition = partition
@@ -148,8 +129,8 @@ class UpstreamLog:
         cls,
         partition: str,
         epoch: int,
-        source: Source,
-        cluster: Cluster,
+        source: UpstreamPartition,
+        cluster: UpstreamCluster,
         lease: Ownership,
     ) -> UpstreamLog:
         """Compares the log with what was read of it before, and finds its bounds.
@@ -281,7 +262,7 @@ class UpstreamLog:
         running = self._fetches.get(key)
         if running is None:
             running = self._fetches[key] = asyncio.create_task(self._fetch(offset, committed=committed))
-            running.add_done_callback(partial(self._fetch_ended, key))
+            running.add_done_callback(lambda task: self._fetch_ended(key, task))
         # Another reader may wait for the same fetch: it goes on if this one is cancelled.
         await asyncio.wait([running])
         try:
@@ -545,56 +526,6 @@ class UpstreamLog:
                 error=error.code.name,
                 reason=error.message,
             )
-
-
-class Counters:
-    """Counts since the process started."""
-
-    __slots__ = ("errors", "fetched_bytes", "fetches", "truncations")
-
-    def __init__(self) -> None:
-        self.fetches = self.fetched_bytes = self.errors = self.truncations = 0
-
-
-class Cluster:
-    """What the logs of a process have in common; `sessions.UpstreamLogs` adds the sessions."""
-
-    def __init__(
-        self,
-        client: ClusterClient,
-        store: RecordStore,
-        settings: FetchSettings | None = None,
-        limits: Limits | None = None,
-        cached_bytes: int = 256 << 20,
-    ) -> None:
-        self.client = client
-        self.store = store
-        self.settings = settings or FetchSettings()
-        self.limits = limits or Limits()
-        self.cache = ChunkCache(cached_bytes)
-        self.counters = Counters()
-
-    def topic_key(self, source: Source, *, by_id: bool) -> str:
-        """Returns how fetches name the topic.
-
-        Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION if another topic has its name now.
-        """
-        known = self.client.metadata.topics.get(source.topic)
-        if source.topic_id and known is not None and known.id and known.id != source.topic_id:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"The topic {source.topic} was deleted and created again.",
-            )
-        if not by_id:
-            return source.topic
-        return source.topic_id or (known.id if known is not None else "")
-
-    def wake(self, log: UpstreamLog) -> None:
-        """Notes that a log may join its session."""
-
-    def removed(self, log: UpstreamLog) -> None:
-        """Notes that a log was closed."""
 
 
 def _check(error_code: int) -> None:

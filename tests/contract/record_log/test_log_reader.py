@@ -16,7 +16,7 @@ from sharebroker_server.record_log.log_reader import LogReader, Span
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.upstream_log.fetching import FetchSettings
-from sharebroker_server.upstream_log.upstream_log import Limits
+from sharebroker_server.upstream_log.upstream_cluster import Limits
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import Harness, offsets

@@ -26,7 +26,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @dataclass
-class World:
+class TwoBrokers:
     """Two brokers; `leader` leads the partition t-0 with an epoch."""
 
     leader: int = 0
@@ -96,8 +96,8 @@ class World:
 
 
 @asynccontextmanager
-async def world(**state: Any) -> AsyncIterator[tuple[World, ClusterClient]]:
-    made = World(**state)
+async def world(**state: Any) -> AsyncIterator[tuple[TwoBrokers, ClusterClient]]:
+    made = TwoBrokers(**state)
     made.brokers = [Broker(respond=made.respond(n)) for n in (0, 1)]
     async with serving(made.brokers[0]), serving(made.brokers[1]):
         cluster = ClusterClient([BrokerAddress("127.0.0.1", made.brokers[0].port)], SETTINGS)
@@ -135,7 +135,7 @@ async def test_a_moved_leader_is_found() -> None:
 
 
 async def test_another_broker_responds_after_the_bootstrap_broker_stopped() -> None:
-    made = World(leader=1)
+    made = TwoBrokers(leader=1)
     made.brokers = [Broker(respond=made.respond(n)) for n in (0, 1)]
     async with serving(made.brokers[1]):
         async with serving(made.brokers[0]):

@@ -35,7 +35,8 @@ from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.core.transactions import commits, marker_batch
 from sharebroker_server.upstream_log.fetching import FetchSettings
 from sharebroker_server.upstream_log.sessions import UpstreamLogs
-from sharebroker_server.upstream_log.upstream_log import Limits, UpstreamLog
+from sharebroker_server.upstream_log.upstream_cluster import Limits
+from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 from tests.support.lease import Lease
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.unit.kafka_client.harness import SETTINGS, Broker, serving

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
-import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.kafka_client.core.metadata import TopicLeaders
 from sharebroker_server.upstream_log.fetching import FetchSettings
-from sharebroker_server.upstream_log.upstream_log import Source
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import code_of
@@ -30,7 +24,7 @@ async def test_an_idle_log_costs_one_request_in_each_wait() -> None:
         assert len(harness.cluster.fetches) <= count + 1
 
 
-async def test_a_topic_that_is_gone_does_not_end_the_session() -> None:
+async def test_a_deleted_topic_does_not_end_the_session() -> None:
     async with running() as harness:
         log = await harness.open()
         harness.cluster.topic_exists = False
@@ -39,16 +33,6 @@ async def test_a_topic_that_is_gone_does_not_end_the_session() -> None:
         assert log.log_end_offset == 0
         harness.cluster.topic_exists = True
         await eventually(lambda: log.log_end_offset == 1)
-
-
-async def test_a_topic_that_was_created_again_is_not_read() -> None:
-    async with running() as harness:
-        await harness.client.refresh([TOPIC])
-        topics = {TOPIC: TopicLeaders(TOPIC, "other", {})}
-        harness.client.metadata = replace(harness.client.metadata, topics=topics)
-        with pytest.raises(KafkaError, match="created again") as rejected:
-            harness.logs.topic_key(Source(TOPIC, 0, "mine"), by_id=False)
-        assert rejected.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_connection_that_ends_is_replaced() -> None:

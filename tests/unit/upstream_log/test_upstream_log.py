@@ -10,7 +10,8 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.upstream_log.core.epochs import NAME as NOTES
 from sharebroker_server.upstream_log.core.epochs import EpochHistory
 from sharebroker_server.upstream_log.fetching import FetchSettings
-from sharebroker_server.upstream_log.upstream_log import Limits, UpstreamLog
+from sharebroker_server.upstream_log.upstream_cluster import Limits
+from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
@@ -151,7 +152,7 @@ async def test_reads_follow_the_leader() -> None:
 
 
 @pytest.mark.parametrize("next_records", [0, 1, 4])
-async def test_records_that_a_new_leader_lacks_are_gone(next_records: int) -> None:
+async def test_records_that_a_new_leader_lacks_are_truncated(next_records: int) -> None:
     async with running() as harness:
         for _ in range(3):
             harness.cluster.append(batch(2))
@@ -171,7 +172,7 @@ async def test_records_that_a_new_leader_lacks_are_gone(next_records: int) -> No
         assert harness.logs.counters.truncations == 1
 
 
-async def test_the_next_leader_knows_of_records_lost_meanwhile() -> None:
+async def test_the_next_leader_finds_records_that_were_lost() -> None:
     async with running() as harness:
         for _ in range(3):
             harness.cluster.append(batch(2))
@@ -253,7 +254,7 @@ async def test_notes_that_the_store_lost_are_stored_again() -> None:
         assert await notes(harness) == before != EpochHistory()
 
 
-async def test_a_store_that_is_away_or_newer_prevents_the_opening() -> None:
+async def test_an_unreadable_store_prevents_the_opening() -> None:
     async with running() as harness:
         harness.store.away = True
         assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -9,7 +9,7 @@ Share state is stored apart from these notes. It has the lease epoch of the lead
 truncation is noted with a lease epoch that is higher than those of all leaders before it: state with a lower
 one may refer to records that do not exist any more.
 
-Source: Kafka's `LeaderEpochFileCache` and `OffsetsForLeaderEpochClient`.
+UpstreamPartition: Kafka's `LeaderEpochFileCache` and `OffsetsForLeaderEpochClient`.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_what_differs_lies_behind_the_divergence(steps: list[Step]) -> None:
+def test_differing_records_are_behind_the_divergence(steps: list[Step]) -> None:
     log, history, seen = Log(), EpochHistory(), dict[int, tuple[int, int]]()
     compared = 0
     for name, first, count in [*steps, ("compare", 0, 0)]:

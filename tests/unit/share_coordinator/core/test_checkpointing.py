@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Delete, Initialize
+from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, ReadReply
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -75,6 +75,7 @@ def test_a_write_that_replaces_the_state_is_all_that_remains(deltas: int) -> Non
     assert (record.start_offset, record.delivery_complete_count) == (90, 3)
     assert record.state_batches == (batch(95, 97),)
     state = shard.run(read(0))
+    assert isinstance(state, ReadReply)
     assert (state.start_offset, state.state_batches) == (90, (batch(95, 97),))
 
 

@@ -1,0 +1,82 @@
+"""What the logs of a process have in common: the client, the store, the limits, and how topics are named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.kafka_client.cluster import ClusterClient
+from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.upstream_log.core.chunks import ChunkCache
+from sharebroker_server.upstream_log.fetching import FetchSettings
+
+if TYPE_CHECKING:
+    from sharebroker_server.upstream_log.upstream_log import UpstreamLog
+
+
+class UpstreamPartition(NamedTuple):
+    """The partition in the other cluster; `topic_id` is "" if the cluster has no topic ids."""
+
+    topic: str
+    partition: int
+    topic_id: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Limits(NamedTuple):
+    """Bytes of a partition's chunks, per isolation level, and of those that no reader has read yet."""
+
+    cached: int = 8 << 20
+    tail: int = 4 << 20
+
+
+class Counters:
+    """Counts since the process started."""
+
+    __slots__ = ("errors", "fetched_bytes", "fetches", "truncations")
+
+    def __init__(self) -> None:
+        self.fetches = self.fetched_bytes = self.errors = self.truncations = 0
+
+
+class UpstreamCluster:
+    """What the logs of a process have in common; `sessions.UpstreamLogs` adds the sessions."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        store: RecordStore,
+        settings: FetchSettings | None = None,
+        limits: Limits | None = None,
+        cached_bytes: int = 256 << 20,
+    ) -> None:
+        self.client = client
+        self.store = store
+        self.settings = settings or FetchSettings()
+        self.limits = limits or Limits()
+        self.cache = ChunkCache(cached_bytes)
+        self.counters = Counters()
+
+    def topic_key(self, source: UpstreamPartition, *, by_id: bool) -> str:
+        """Returns how fetches name the topic.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION if another topic has its name now.
+        """
+        known = self.client.metadata.topics.get(source.topic)
+        if source.topic_id and known is not None and known.id and known.id != source.topic_id:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"The topic {source.topic} was deleted and created again.",
+            )
+        if not by_id:
+            return source.topic
+        return source.topic_id or (known.id if known is not None else "")
+
+    def wake(self, log: UpstreamLog) -> None:
+        """Notes that a log may join its session."""
+
+    def removed(self, log: UpstreamLog) -> None:
+        """Notes that a log was closed."""
