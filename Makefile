@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-processes bench-rights bench-window bench-dead-letters bench-scale scale measure bench-spark bench-tracing clean lock grpcurl kafka compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels compiled test-compiled release openapi ghz security k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart bench-backup bench-export bench-processes bench-rights bench-window bench-dead-letters bench-scale scale measure bench-spark bench-tracing clean lock grpcurl kafka kafka-upstream compat compat-dead-letters franz-go kcat jaeger simulate simulate-mutants chaos soak upgrade hostile languages helm chart image sbom spark spark-package spark-crashes http wheels compiled test-compiled release openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -151,6 +151,9 @@ proto: $(READY) ## generate the Python code of the protos
 
 kafka: $(READY) ## download Apache Kafka's jars, and install its tools in .cache/kafka/bin (needs Java 17 and Maven)
 	@$(BIN)/python -m tests.support.kafka_jars
+
+kafka-upstream: kafka ## download Apache Kafka 2.8 and 3.9 as well, for tests over clusters without share groups
+	@$(BIN)/python -m tests.support.kafka_jars --upstream
 
 spark: $(SPARK)/.ready ## create Spark's environment (1 GB), for the Spark source and its tests
 

@@ -36,6 +36,8 @@ class JarSet:
     name: str
     pom: str
     version: str
+    zookeeper: bool = False
+    """Whether its server needs ZooKeeper, which is among the jars."""
 
     @property
     def folder(self) -> Path:
@@ -63,6 +65,12 @@ CLIENTS: Final = {
 ALL: Final = (SERVER, NEXT_SERVER, MIRROR, SUITE, WIRE, *CLIENTS.values())
 SPARK: Final = JarSet("spark-4.2.0", "spark", "4.2.0")
 """For `make bench-spark` alone."""
+
+UPSTREAMS: Final = {
+    "2.8.2": JarSet("2.8.2", "broker", "2.8.2", zookeeper=True),
+    "3.9.2": JarSet("3.9.2", "broker", "3.9.2"),
+}
+"""Releases without share groups, for `make kafka-upstream`."""
 
 
 def is_there(jars: JarSet) -> bool:
@@ -118,11 +126,13 @@ def _read_lock() -> dict[str, str]:
 def main(
     lock: Annotated[bool, typer.Option(help="Write the lock file from Maven's downloads.")] = False,
     spark: Annotated[bool, typer.Option(help="Bring Spark's own source for Kafka, and that alone.")] = False,
+    upstream: Annotated[bool, typer.Option(help="Bring the releases without share groups alone.")] = False,
 ) -> None:
     """Downloads the missing sets."""
     locked = {} if lock else _read_lock()
     found: dict[str, str] = {}
-    for jars in (*ALL, SPARK) if lock else (SPARK,) if spark else ALL:
+    older = tuple(UPSTREAMS.values())
+    for jars in (*ALL, SPARK, *older) if lock else (SPARK,) if spark else older if upstream else ALL:
         expected = {name: digest for name, digest in locked.items() if name.startswith(f"{jars.name}/")}
         if is_there(jars) and not lock:
             continue

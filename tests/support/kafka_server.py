@@ -1,6 +1,7 @@
-"""A real Apache Kafka in separate processes (KRaft, free ports, fresh folders), for comparison.
+"""A real Apache Kafka in separate processes (free ports, fresh folders), for comparison or below Sharebroker.
 
-`jars` select its release: `SERVER`, or `NEXT_SERVER`, which has dead letter queues.
+`jars` select its release: `SERVER`, `NEXT_SERVER`, which has dead letter queues, or one of `UPSTREAMS`. It
+runs on KRaft, or with ZooKeeper if the release needs it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from tests.support.kafka_jars import SERVER, JarSet
 from tests.support.kafka_tools import ToolFailed, as_properties, end_at_once, java, java_environment, run_tool
+from tests.support.zookeeper import ZooKeeper
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import until
 
@@ -23,6 +25,9 @@ STOP_SECONDS: Final = 30.0
 CLUSTER_ID: Final = "c2hhcmVicm9rZXItdGVzdA"
 CONTROLLER: Final = 3000
 """Node id of the controller if it is not a broker as well."""
+
+PROTOCOLS: Final = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
+"""Kafka's security protocols, which name the listeners."""
 
 SERVER_FLAGS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """JVM flags for brokers of tests, which start many; measurements use others."""
@@ -43,13 +48,23 @@ tests.
 
 
 class Node:
-    """One process of a cluster; it can be stopped and started again on its data and port."""
+    """One process of a cluster; it can be stopped and started again on its data and ports.
+
+    `others` are the ports of further listeners by their security protocol.
+    """
 
     def __init__(
-        self, node_id: int, port: int, folder: Path, flags: Sequence[str], jars: JarSet = SERVER
+        self,
+        node_id: int,
+        port: int,
+        folder: Path,
+        flags: Sequence[str],
+        jars: JarSet = SERVER,
+        others: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.node_id = node_id
         self.port = port
+        self.others = others
         self._folder = folder
         self._flags = flags
         self._jars = jars
@@ -61,9 +76,11 @@ class Node:
         return self._process.pid if self._process is not None else None
 
     def format(self, properties: Mapping[str, object], features: Mapping[str, int]) -> None:
-        """Writes its properties file and formats its storage."""
+        """Writes its properties file and formats its storage, which a broker with ZooKeeper does itself."""
         self._folder.mkdir(parents=True)
         self._config.write_text(as_properties({**properties, "log.dirs": self._folder / "logs"}))
+        if self._jars.zookeeper:
+            return
         levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
         arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(self._config))
         run_tool("kafka.tools.StorageTool", *arguments, *levels, jars=self._jars).checked()
@@ -103,14 +120,18 @@ class Node:
     def _is_ready(self) -> bool:
         if self._process is not None and self._process.poll() is not None:
             raise ToolFailed(f"Kafka node {self.node_id} ended:\n{self._last_words()}")
-        return responds(self.port)
+        return _is_registered(self.port) if self._jars.zookeeper else responds(self.port)
 
     def _last_words(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
 
 
 class KafkaCluster:
-    """One node that is broker and controller, or several brokers and a separate controller."""
+    """One node that is broker and controller, or several brokers and a separate controller.
+
+    The listener of `bootstrap` is PLAINTEXT. Each broker has another for each security protocol in
+    `listeners`; `properties` configure their authentication.
+    """
 
     def __init__(
         self,
@@ -120,14 +141,21 @@ class KafkaCluster:
         flags: Sequence[str] = SERVER_FLAGS,
         jars: JarSet = SERVER,
         features: Mapping[str, int] = MappingProxyType({}),
+        listeners: Sequence[str] = (),
     ) -> None:
+        self._zookeeper = ZooKeeper(folder / "zookeeper", flags, jars) if jars.zookeeper else None
         self._voter = (0 if brokers == 1 else CONTROLLER, free_port())
-        self.brokers = {n: Node(n, free_port(), folder / f"broker-{n}", flags, jars) for n in range(brokers)}
+        self.brokers = {
+            n: Node(
+                n, free_port(), folder / f"broker-{n}", flags, jars, {name: free_port() for name in listeners}
+            )
+            for n in range(brokers)
+        }
         self._others = []
         given = {**SINGLE_NODE, **(properties or {})}
         for node in self.brokers.values():
             node.format({**given, **self._broker_properties(node)}, features)
-        if brokers > 1:
+        if brokers > 1 and self._zookeeper is None:
             controller = Node(CONTROLLER, self._voter[1], folder / "controller", flags, jars)
             controller.format({**given, **self._controller_properties()}, features)
             self._others.append(controller)
@@ -137,8 +165,14 @@ class KafkaCluster:
         """Returns the bootstrap addresses."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers.values())
 
+    def bootstrap_of(self, protocol: str) -> str:
+        """Returns the bootstrap addresses of the listeners with a security protocol."""
+        return ",".join(f"localhost:{node.others[protocol]}" for node in self.brokers.values())
+
     def start(self) -> None:
         """Starts all nodes and waits until the brokers respond."""
+        if self._zookeeper is not None:
+            self._zookeeper.start()
         for node in (*self._others, *self.brokers.values()):
             node.start()
         for node in self.brokers.values():
@@ -148,17 +182,33 @@ class KafkaCluster:
         """Stops all nodes."""
         for node in (*self.brokers.values(), *self._others):
             node.stop()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
 
     def _broker_properties(self, node: Node) -> dict[str, object]:
+        listeners = [
+            f"PLAINTEXT://127.0.0.1:{node.port}",
+            *(f"{protocol}://localhost:{port}" for protocol, port in node.others.items()),
+        ]
+        advertised = {
+            "advertised.listeners": ",".join(listeners),
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+        if self._zookeeper is not None:
+            return {
+                **advertised,
+                "broker.id": node.node_id,
+                "listeners": ",".join(listeners),
+                "zookeeper.connect": f"127.0.0.1:{self._zookeeper.port}",
+            }
         alone = node.node_id == self._voter[0]
-        listener = f"PLAINTEXT://127.0.0.1:{node.port}"
-        controller = f",CONTROLLER://127.0.0.1:{self._voter[1]}" if alone else ""
+        if alone:
+            listeners.append(f"CONTROLLER://127.0.0.1:{self._voter[1]}")
         return {
             **self._common(node.node_id),
+            **advertised,
             "process.roles": "broker,controller" if alone else "broker",
-            "listeners": listener + controller,
-            "advertised.listeners": listener,
-            "inter.broker.listener.name": "PLAINTEXT",
+            "listeners": ",".join(listeners),
         }
 
     def _controller_properties(self) -> dict[str, object]:
@@ -173,7 +223,9 @@ class KafkaCluster:
             "node.id": node_id,
             "controller.quorum.voters": f"{self._voter[0]}@127.0.0.1:{self._voter[1]}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                ["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in PROTOCOLS)]
+            ),
         }
 
 
@@ -183,9 +235,10 @@ def running_kafka(
     brokers: int = 1,
     properties: Mapping[str, object] | None = None,
     jars: JarSet = SERVER,
+    listeners: Sequence[str] = (),
 ) -> Iterator[KafkaCluster]:
     """Provides a running cluster; stops it at the end."""
-    cluster = KafkaCluster(folder, brokers, properties, jars=jars)
+    cluster = KafkaCluster(folder, brokers, properties, jars=jars, listeners=listeners)
     try:
         cluster.start()
         yield cluster
@@ -199,4 +252,13 @@ def responds(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
         connection.sendall(request)
         return connection.recv(8)[4:] == b"\0\0\0\1"
+    return False
+
+
+def _is_registered(port: int) -> bool:
+    """Returns whether Metadata contains a broker, which one with ZooKeeper serves before it is in there."""
+    request = bytes.fromhex("0000000e 0003 0000 00000001 ffff 00000000")
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
+        connection.sendall(request)
+        return int.from_bytes(connection.recv(12)[8:12]) > 0
     return False
