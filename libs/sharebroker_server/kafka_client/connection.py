@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Any, Final, cast
@@ -57,6 +57,7 @@ _CORRELATIONS: Final = 2**31
 class ConnectionSettings:
     """Settings of a connection, by Kafka's names; times in seconds.
 
+    `login` returns credentials for a new connection, which may differ from the previous ones.
     `max_response_bytes` bounds a response. A caller that pipelines has at most `max_in_flight` requests
     without response.
     """
@@ -64,7 +65,7 @@ class ConnectionSettings:
     client_id: str = "sharebroker"
     client_version: str = "unknown"
     tls: SSLContext | None = None
-    credentials: Credentials | None = None
+    login: Callable[[], Awaitable[Credentials]] | None = None
     setup_timeout: float = 10.0
     request_timeout: float = 30.0
     max_response_bytes: int = 100 << 20
@@ -165,8 +166,8 @@ class BrokerConnection:
 
     async def _set_up(self) -> None:
         self.versions = Versions.of_response(await self._api_versions())
-        if self._settings.credentials is not None:
-            await self._authenticate(self._settings.credentials)
+        if self._settings.login is not None:
+            await self._authenticate(await self._settings.login())
         self._max_bytes = self._settings.max_response_bytes
 
     async def _api_versions(self) -> ApiVersionsResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -37,9 +38,10 @@ def check_url(url: str) -> None:
         raise ValueError("expected https://…, file:///…, or http:// with a loopback address")
 
 
-def read_url(url: str) -> bytes:
+def read_url(url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
     """Returns the content of the URL, at most `LARGEST_KEYS` bytes. Raises OSError, ValueError.
 
+    With `form` it is the response to a POST request.
     Blocks for at most `DEADLINE` seconds and one time-out of a socket. Redirects are not followed.
     """
     parts = urlsplit(url)
@@ -51,7 +53,8 @@ def read_url(url: str) -> bytes:
     )
     until = monotonic() + DEADLINE
     content = b""
-    with opener.open(url, timeout=SOCKET_TIMEOUT) as response:
+    request = urllib.request.Request(url, form, dict(headers or {}))
+    with opener.open(request, timeout=SOCKET_TIMEOUT) as response:
         while chunk := response.read1(_CHUNK):
             content = _limited(content + chunk)
             if monotonic() > until:

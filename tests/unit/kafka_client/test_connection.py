@@ -169,7 +169,10 @@ class Authentication:
 
 
 def with_password(mechanism: str, password: str = "secret") -> ConnectionSettings:
-    return replace(SETTINGS, credentials=Credentials(mechanism, "user", password))
+    async def login() -> Credentials:
+        return Credentials(mechanism, "user", password)
+
+    return replace(SETTINGS, login=login)
 
 
 @each("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

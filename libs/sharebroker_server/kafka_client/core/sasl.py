@@ -1,4 +1,4 @@
-"""The client's side of a SASL exchange: PLAIN (RFC 4616) and SCRAM (RFC 5802).
+"""The client's side of a SASL exchange: PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628).
 
 An exchange is a generator. It yields the tokens for the broker, and is sent the token of each response. It
 returns when the broker has proved what the mechanism requires of it.
@@ -17,6 +17,7 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.security.scram import (
     MIN_ITERATIONS,
+    OAUTHBEARER,
     PLAIN,
     SCRAM,
     ScramMechanism,
@@ -31,11 +32,15 @@ Exchange = Generator[bytes, bytes, None]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user's name and password for a mechanism. The text of the object contains no secret."""
+    """A user's name and password for a mechanism. The text of the object contains no secret.
+
+    With OAUTHBEARER the password is the access token; `extensions` are sent with it (KIP-342).
+    """
 
     mechanism: str
     username: str
     password: str = field(repr=False)
+    extensions: Mapping[str, str] = field(default_factory=dict)
 
 
 def exchange(credentials: Credentials, nonce: str) -> Exchange:
@@ -49,17 +54,31 @@ def exchange(credentials: Credentials, nonce: str) -> Exchange:
     """
     if credentials.mechanism == PLAIN:
         return _plain(credentials)
+    if credentials.mechanism == OAUTHBEARER:
+        return _oauthbearer(credentials)
     mechanism = SCRAM.get(credentials.mechanism)
     if mechanism is None:
+        known = ", ".join((PLAIN, *SCRAM, OAUTHBEARER))
         raise KafkaError(
             ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            f"The client has the mechanisms {', '.join((PLAIN, *SCRAM))}, not {credentials.mechanism}.",
+            f"The client has the mechanisms {known}, not {credentials.mechanism}.",
         )
     return _scram(mechanism, credentials, nonce)
 
 
 def _plain(credentials: Credentials) -> Exchange:
     yield f"\0{credentials.username}\0{credentials.password}".encode()
+
+
+def _oauthbearer(credentials: Credentials) -> Exchange:
+    pairs = {"auth": f"Bearer {credentials.password}", **credentials.extensions}
+    refused = yield "".join(
+        ("n,,\x01", *(f"{name}={text}\x01" for name, text in pairs.items()), "\x01")
+    ).encode()
+    if refused:
+        # The broker explains a refusal first, and ends the exchange after this token (RFC 7628, 3.2.3).
+        yield b"\x01"
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "The broker refused the access token.")
 
 
 def _scram(mechanism: ScramMechanism, credentials: Credentials, nonce: str) -> Exchange:

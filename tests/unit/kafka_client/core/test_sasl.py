@@ -108,3 +108,21 @@ def test_an_unknown_mechanism_is_rejected() -> None:
 
 def test_credentials_do_not_show_their_password() -> None:
     assert "pencil" not in repr(PENCIL)
+
+
+def test_an_access_token_is_sent_with_its_extensions() -> None:
+    """RFC 7628, section 4.1, and KIP-342."""
+    steps = exchange(Credentials("OAUTHBEARER", "client", "a.b.c", {"logicalCluster": "lkc-1"}), NONCE)
+    assert next(steps) == b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01\x01"
+    with pytest.raises(StopIteration):
+        steps.send(b"")
+
+
+def test_a_refused_access_token_ends_the_exchange_without_it() -> None:
+    steps = exchange(Credentials("OAUTHBEARER", "client", "a.b.c"), NONCE)
+    next(steps)
+    assert steps.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(KafkaError, match="The broker refused the access token") as failure:
+        steps.send(b"")
+    assert failure.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "a.b.c" not in str(failure.value)
