@@ -53,6 +53,8 @@ class TopicCatalog:
         "position",
         "quotas",
         "topic_by_id",
+        "upstream_addresses",
+        "upstream_cluster_id",
         "users",
     )
 
@@ -62,6 +64,9 @@ class TopicCatalog:
         """The stored levels of the features; empty if none are stored."""
         self.features_epoch = 1
         """The number of the levels' last change; 1 before it."""
+        self.upstream_addresses = ""
+        """HOST:PORT,… of the Kafka cluster that has the records; "" if they are here."""
+        self.upstream_cluster_id = ""
         self.position = 0
         self.users = UserCatalog()
         self.acls = AclRules()
@@ -113,7 +118,13 @@ class TopicCatalog:
 
     def cluster_record(self) -> ClusterRecord:
         """Returns the record of the cluster id and the feature levels."""
-        return ClusterRecord(self.cluster_id, self.feature_levels, self.features_epoch)
+        return ClusterRecord(
+            self.cluster_id,
+            self.feature_levels,
+            self.features_epoch,
+            self.upstream_addresses,
+            self.upstream_cluster_id,
+        )
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Returns the configs set on a resource, without defaults."""
@@ -191,6 +202,8 @@ class TopicCatalog:
         self.cluster_id = record.cluster_id
         self.feature_levels = record.feature_levels
         self.features_epoch = max(record.features_epoch, 1)
+        self.upstream_addresses = record.upstream_addresses
+        self.upstream_cluster_id = record.upstream_cluster_id
 
     @_apply.register(ScramCredentialRecord)
     @_apply.register(ScramCredentialDeletedRecord)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.acls import AclCommand, AclReply, decide_acl
@@ -42,5 +43,5 @@ def _update_features(
     levels = updated_levels(state.feature_levels or command.unstored, command.updates, node)
     if command.validate_only or levels == state.feature_levels:
         return (), state.cluster_record()
-    record = ClusterRecord(state.cluster_id, levels, state.features_epoch + 1)
+    record = replace(state.cluster_record(), feature_levels=levels, features_epoch=state.features_epoch + 1)
     return (record,), record

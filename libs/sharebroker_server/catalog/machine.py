@@ -31,6 +31,12 @@ from sharebroker_server.catalog.topics import (
     check_not_internal,
     check_topic_name,
 )
+from sharebroker_server.catalog.upstream_rules import (
+    UpstreamCommand,
+    check_may_create,
+    check_own,
+    decide_upstream,
+)
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
@@ -92,13 +98,22 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class NameCluster:
-    """Sets the cluster id and the levels of the features if there is no id."""
+    """Sets the cluster id, the levels of the features, and where the records are, if there is no id."""
 
     cluster_id: str
     feature_levels: Mapping[str, int] = field(default_factory=dict)
+    upstream_addresses: str = ""
 
 
-CatalogCommand = CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster | ClientCommand
+CatalogCommand = (
+    CreateTopic
+    | DeleteTopic
+    | CreatePartitions
+    | AlterConfigs
+    | NameCluster
+    | ClientCommand
+    | UpstreamCommand
+)
 
 
 SHARD: Final = "catalog"
@@ -164,7 +179,7 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
     `static` is the broker's own configuration, `now` is in seconds. Raises INVALID_TOPIC_EXCEPTION,
     TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_CONFIG,
     INVALID_REQUEST, TOPIC_DELETION_DISABLED, INVALID_UPDATE_VERSION, those of `decide_client`;
-    POLICY_VIOLATION if the catalog would become too large.
+    POLICY_VIOLATION if the catalog would become too large, and for topics that are in another cluster.
     """
     if isinstance(command, AlterConfigs):
         return _alter_configs(state, static, command)
@@ -173,6 +188,8 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
     if isinstance(command, ClientCommand):
         return Decision(*decide_client(state, command, static.node_id))
     broker = effective_broker(state, static)
+    if isinstance(command, UpstreamCommand):
+        return Decision(*decide_upstream(state, command, broker.cluster_max_partitions, now))
     if isinstance(command, CreateTopic):
         return _create_topic(state, broker, command, now)
     if isinstance(command, DeleteTopic):
@@ -199,6 +216,7 @@ def _create_topic(
     state: TopicCatalog, broker: BrokerConfig, command: CreateTopic, now: float
 ) -> CatalogDecision:
     _check_new_name(state, command.name)
+    check_may_create(state, command.name, broker.errors_deadletterqueue_topic_name_prefix)
     partitions = broker.num_partitions if command.partitions in (0, -1) else command.partitions
     _check_count(partitions)
     _check_capacity(state, broker, partitions)
@@ -271,6 +289,7 @@ def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopi
     topic = _existing(state, command.name) if command.name else state.topic_by_id(command.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {command.topic_id} does not exist.")
+    check_own(state, topic)
     if not broker.delete_topic_enable:
         raise KafkaError(
             ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false)."
@@ -283,6 +302,7 @@ def _create_partitions(
 ) -> CatalogDecision:
     check_not_internal(command.name)
     topic = _existing(state, command.name)
+    check_own(state, topic)
     if command.count == topic.partitions:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {topic.partitions} partition(s).")
     if command.count < topic.partitions:
@@ -361,7 +381,7 @@ def _check_resource(
 ) -> None:
     if resource.type is ResourceType.TOPIC:
         check_not_internal(resource.name)
-        _existing(state, resource.name)
+        check_own(state, _existing(state, resource.name))
         check_topic(settings)
     elif resource.type is ResourceType.GROUP:
         check_group_id(resource.name, "resource_name")
@@ -384,5 +404,7 @@ def _check_resource(
 def _name_cluster(state: TopicCatalog, command: NameCluster) -> CatalogDecision:
     if state.cluster_id:
         return Decision((), state.cluster_record())
-    record = ClusterRecord(command.cluster_id, command.feature_levels)
+    record = ClusterRecord(
+        command.cluster_id, command.feature_levels, upstream_addresses=command.upstream_addresses
+    )
     return Decision((record,), record)

@@ -55,12 +55,15 @@ class ConfigRecord:
 class ClusterRecord:
     """The cluster id and the levels of the features, which are empty if an earlier release wrote the record.
 
-    `features_epoch` grows with each change of the levels.
+    `features_epoch` grows with each change of the levels. `upstream_addresses` and `upstream_cluster_id` name
+    the Kafka cluster that has the records; "" if this cluster has them, or if the id is not known yet.
     """
 
     cluster_id: str
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = 1
+    upstream_addresses: str = ""
+    upstream_cluster_id: str = ""
 
 
 UNSTORED_LEVELS: Final[Mapping[str, int]] = MappingProxyType({"share.version": 1, "transaction.version": 2})

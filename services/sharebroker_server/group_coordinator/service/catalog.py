@@ -62,14 +62,15 @@ class CatalogServicer(ClusterServiceServicer):
         self._cluster_id = cluster_id
         self._follower = follower
 
-    async def name_cluster(self, levels: Mapping[str, int]) -> None:
+    async def name_cluster(self, levels: Mapping[str, int], upstream_addresses: str = "") -> None:
         """Returns once the cluster has an id; creates one if this process owns the catalog.
 
-        `levels` are the levels of the features of a new cluster.
+        `levels` are the levels of the features of a new cluster, whose records are at `upstream_addresses`,
+        "" for here.
         """
         while not self._follower.catalog.cluster_id:
             try:
-                await self._write(NameCluster(self._cluster_id or new_topic_id(), levels))
+                await self._write(NameCluster(self._cluster_id or new_topic_id(), levels, upstream_addresses))
             except KafkaError as error:
                 _log.debug("cluster has no id yet", error=str(error))
             await asyncio.sleep(_NAMING_PAUSE)

@@ -201,9 +201,15 @@ class ClusterRecord(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     FEATURE_LEVELS_FIELD_NUMBER: _builtins.int
     FEATURES_EPOCH_FIELD_NUMBER: _builtins.int
+    UPSTREAM_ADDRESSES_FIELD_NUMBER: _builtins.int
+    UPSTREAM_CLUSTER_ID_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     features_epoch: _builtins.int
     """Grows with each change of the levels; 1 before it."""
+    upstream_addresses: _builtins.str
+    """HOST:PORT,… of the Kafka cluster that has the records; empty if this cluster has them."""
+    upstream_cluster_id: _builtins.str
+    """The id of that cluster; empty until one of its brokers responded."""
     @_builtins.property
     def feature_levels(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Level by feature, such as share.version. Empty: the release that wrote the record stored no levels."""
@@ -214,10 +220,12 @@ class ClusterRecord(_message.Message):
         cluster_id: _builtins.str = ...,
         feature_levels: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         features_epoch: _builtins.int = ...,
+        upstream_addresses: _builtins.str = ...,
+        upstream_cluster_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "feature_levels", b"feature_levels", "features_epoch", b"features_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "feature_levels", b"feature_levels", "features_epoch", b"features_epoch", "upstream_addresses", b"upstream_addresses", "upstream_cluster_id", b"upstream_cluster_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,163 @@
+"""The catalog follows another cluster: who writes, what is reported, and what a failure leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from structlog.testing import capture_logs
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.machine import CatalogMachine, NameCluster
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.topics import topic_id_text
+from sharebroker_server.catalog.upstream_rules import UpstreamCommand
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.group_coordinator.service.shards import CatalogHost
+from sharebroker_server.group_coordinator.service.upstream_catalog import UpstreamCatalog
+from sharebroker_server.kafka_client.cluster import ClusterClient
+from sharebroker_server.kafka_client.core.metadata import ClusterMetadata, Leader, TopicLeaders
+from sharebroker_server.kafka_client.settings import upstream_settings
+
+ONE, TWO = (topic_id_text(uuid4().bytes) for _ in range(2))
+AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "Connection refused.")
+
+
+def seen(*names: str, cluster_id: str = "kafka-1") -> ClusterMetadata:
+    ids = dict(zip(names, (ONE, TWO), strict=False))
+    topics = {name: TopicLeaders(name, ids[name], {0: Leader(0, 0)}) for name in names}
+    return ClusterMetadata(cluster_id, topics=topics)
+
+
+class World:
+    """The catalog's machine as its only shard, and a cluster that answers as scripted."""
+
+    def __init__(self, *answers: ClusterMetadata | KafkaError, owner: bool = True) -> None:
+        self.answers = list(answers)
+        self.requested: list[object] = []
+        self.owner = owner
+        self.position = 0
+        self.machine = CatalogMachine(BrokerConfig.parse(()))
+        self._decide(NameCluster("c"))
+        self.catalog = self.machine.catalog
+        settings = upstream_settings(None, "b1:9092")
+        self.topics = UpstreamCatalog(
+            cast("CatalogHost", self), cast("MetadataCache", self), cast("ClusterClient", self), settings
+        )
+
+    async def refresh(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
+        self.requested.append(topics)
+        answer = self.answers.pop(0)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def shard(self, index: int) -> World:
+        assert index == 0
+        if not self.owner:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return self
+
+    async def submit(self, command: UpstreamCommand) -> Any:
+        return self._decide(command)
+
+    def poll_now(self) -> None:
+        """The machine's catalog is current."""
+
+    def names(self) -> list[str]:
+        return [topic.name for topic in self.catalog.topics()]
+
+    def _decide(self, command: Any) -> Any:
+        decision = self.machine.decide(command, 1.0)
+        for record in decision.records:
+            self.position += 1
+            self.machine.apply(record, self.position)
+        return decision.reply
+
+
+async def test_the_owner_of_the_catalog_stores_cluster_and_topics() -> None:
+    world = World(seen("a"), seen("a", "b"))
+    assert await world.topics.look()
+    assert (world.catalog.upstream_cluster_id, world.names()) == ("kafka-1", ["a"])
+    await world.topics.look()
+    assert world.names() == ["a", "b"]
+
+
+async def test_other_processes_only_refresh_their_metadata() -> None:
+    world = World(seen("a"), seen("a"), owner=False)
+    with capture_logs() as lines:
+        assert await world.topics.look()
+    assert (world.names(), lines) == ([], [])
+    settings = upstream_settings(None, "b1:9092")
+    without = UpstreamCatalog(None, cast("MetadataCache", world), cast("ClusterClient", world), settings)
+    assert await without.look()
+    assert world.requested == [None, None]
+
+
+async def test_an_unreachable_cluster_is_stored_and_reported_once() -> None:
+    world = World(AWAY, AWAY, seen("a"), AWAY)
+    with capture_logs() as lines:
+        looks = [await world.topics.look() for _ in range(4)]
+    assert looks == [False, False, True, False]
+    reported = [line["reason"] for line in lines if line["event"] == "upstream cluster unreachable"]
+    assert reported == ["Connection refused."] * 2
+    assert world.catalog.upstream_addresses == "b1:9092"
+    assert world.names() == ["a"]
+
+
+async def test_topics_of_another_cluster_are_not_followed() -> None:
+    world = World(seen("a"), seen("b", cluster_id="kafka-2"))
+    await world.topics.look()
+    with capture_logs() as lines:
+        assert await world.topics.look()
+    assert world.names() == ["a"]
+    assert ["kafka-2" in line["reason"] for line in lines] == [True]
+
+
+async def test_a_topic_that_cannot_be_followed_does_not_keep_others() -> None:
+    world = World(seen("a.b", "a_b"), seen("a.b", "a_b"))
+    with capture_logs() as lines:
+        await world.topics.look()
+        await world.topics.look()
+    assert world.names() == ["a.b"]
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == [
+        "upstream topic not followed"
+    ]
+
+
+async def test_a_topic_that_is_not_listed_is_requested_by_name() -> None:
+    hidden = ClusterMetadata("kafka-1", errors={"a": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
+    world = World(seen("a"), seen(), hidden)
+    await world.topics.look()
+    await world.topics.look()
+    assert world.requested == [None, None, ["a"]]
+    assert world.names() == ["a"]
+
+
+async def test_an_unexpected_failure_does_not_end_the_looks() -> None:
+    world = World(seen("a"), seen(), AWAY, seen("a", "b"))
+    await world.topics.look()
+    with capture_logs() as lines:
+        assert await world.topics.look()
+    assert [line["log_level"] for line in lines] == ["error"]
+    await world.topics.look()
+    assert world.names() == ["a", "b"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT])
+async def test_a_catalog_that_cannot_be_written_now_is_written_later(
+    code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(seen("a"), seen("a"))
+
+    async def fails(_: UpstreamCommand) -> Any:
+        raise KafkaError(code)
+
+    with monkeypatch.context() as patch, capture_logs() as lines:
+        patch.setattr(world, "submit", fails)
+        assert await world.topics.look()
+    assert (world.names(), lines) == ([], [])
+    await world.topics.look()
+    assert world.names() == ["a"]
