@@ -11,6 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.topics import Topic, check_not_internal, check_topic_name
+from sharebroker_server.catalog.upstream_rules import check_own
 from sharebroker_server.gateway.admin.topics import create_missing
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
@@ -95,6 +96,12 @@ def _find(
 
 
 def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData) -> Topic:
+    topic = _named(gateway, data)
+    check_own(gateway.catalog.catalog, topic)
+    return topic
+
+
+def _named(gateway: Gateway, data: pb.ProduceRequest.TopicData) -> Topic:
     if not data.topic_id:
         check_topic_name(data.name)
         check_not_internal(data.name)

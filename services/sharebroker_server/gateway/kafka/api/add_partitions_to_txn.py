@@ -8,6 +8,7 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.catalog.topics import check_not_internal
+from sharebroker_server.catalog.upstream_rules import check_own
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.topics import PORTION
@@ -70,7 +71,9 @@ def _check(call: Call, name: str, index: int) -> int:
         if call.version < _FIRST_WITH_SEVERAL:
             call.rights.require(AclOperation.WRITE, AclResourceType.TOPIC, name)
         check_not_internal(name)
-        known = 0 <= index < call.gateway.topic(name).partitions
+        topic = call.gateway.topic(name)
+        check_own(call.gateway.catalog.catalog, topic)
+        known = 0 <= index < topic.partitions
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -89,7 +89,7 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
         for topic in call.request.topics
         for item in topic.partitions
     )
-    located = await turns.collect(lookups, PORTION)
+    located = await turns.collect(map(_here, lookups), PORTION)
     reader = FetchReader(call, located)
     results = await each_partition(
         located,
@@ -107,6 +107,16 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
     ]
     call.view.add_leader_hints(response, moved)
     return response
+
+
+def _here(found: _Located) -> _Located:
+    """Rejects a partition of another cluster's topic: a consumer without a share group reads it there.
+
+    The response has no text. Of the codes that end a consumer, this one names the topic.
+    """
+    if isinstance(found, Located) and found.topic.upstream:
+        return Rejected(found.item, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return found
 
 
 class FetchReader:
