@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.garbage import shorten_collections
@@ -33,8 +34,10 @@ from sharebroker_server.broker.settings import (
 from sharebroker_server.broker.state_verifier import StateVerifier, VerifyState
 from sharebroker_server.catalog.features import new_levels, unstored_levels
 from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.upstream_rules import check_same_log
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
+from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.observe import MembershipLogger, lease_families
@@ -207,6 +210,7 @@ class Process:
         except LogUnavailable as error:
             raise invalid(f"The catalog cannot be read: {error}") from error
         _log_ignored_levels(settings, catalog)
+        upstream = await _upstream(settings, catalog, stack)
         stack.push_async_callback(catalog.stop)
         access.open(catalog)
         rechecks: list[VerifyState] = [catalog.recheck]
@@ -223,6 +227,7 @@ class Process:
             DefaultPersister(router) if stores_all else NoOpPersister(),
             kafka,
             access,
+            upstream,
             rechecks=rechecks,
             observability=observability,
         )
@@ -245,6 +250,41 @@ class Process:
         await server.ready()
         context.observability.health.started()
         self._stack.callback(context.observability.health.stop)
+
+
+async def _upstream(
+    settings: ServeSettings, catalog: MetadataCache, stack: AsyncExitStack
+) -> ClusterClient | None:
+    """Returns the client of the cluster that has the records, None if they are here.
+
+    A cluster that is unreachable now may return while the process runs.
+
+    Raises:
+        KafkaError: INVALID_CONFIG if the stored data belongs to another one.
+    """
+    upstream = settings.upstream
+    if upstream is None:
+        _check_log(catalog, "")
+        return None
+    _check_log(catalog, upstream.addresses)
+    if upstream.properties.ignored:
+        _log.warning("properties without effect", names=upstream.properties.ignored)
+    client = ClusterClient(upstream.bootstrap, upstream.connection)
+    stack.callback(client.close)
+    try:
+        metadata = await client.refresh()
+    except KafkaError as error:
+        _log.error("upstream cluster unreachable", address=upstream.addresses, reason=error.message)
+    else:
+        _check_log(catalog, upstream.addresses, metadata.cluster_id)
+    return client
+
+
+def _check_log(catalog: MetadataCache, addresses: str, cluster_id: str = "") -> None:
+    try:
+        check_same_log(catalog.catalog, addresses, cluster_id)
+    except KafkaError as error:
+        raise invalid(error.message) from error
 
 
 def _log_ignored_levels(settings: ServeSettings, catalog: MetadataCache) -> None:

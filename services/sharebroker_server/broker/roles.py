@@ -5,6 +5,7 @@ This module and `process` are the composition root: no other module imports seve
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import Final
 
+from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2_grpc
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc
@@ -41,10 +43,16 @@ from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.service.catalog import CatalogServicer
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
-from sharebroker_server.group_coordinator.service.shards import make_catalog_host, make_transaction_host
+from sharebroker_server.group_coordinator.service.shards import (
+    CatalogHost,
+    make_catalog_host,
+    make_transaction_host,
+)
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
 from sharebroker_server.group_coordinator.service.share_groups import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
+from sharebroker_server.group_coordinator.service.upstream_catalog import UpstreamCatalog
+from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.leases.port import LeaseStore
@@ -72,6 +80,8 @@ from sharebroker_server.share_partition_leader.metrics.counters import Exhausted
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 from sharebroker_server.stream_log.port import StreamLog
+from sharebroker_server.upstream_log.fetching import FetchSettings
+from sharebroker_server.upstream_log.sessions import UpstreamLogs
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,8 @@ class BrokerContext:
 
     The callables in `drains` end streams before the server stops. Those in `rechecks` compare the memory with
     a Redis that may have lost writes. `hosts` are the hosts of the coordinators' shards. `access`
-    authenticates and authorizes clients.
+    authenticates and authorizes clients. `upstream` is the cluster that has the records, None if they are in
+    `storage`.
     """
 
     settings: ServeSettings
@@ -101,6 +112,7 @@ class BrokerContext:
     persister: DefaultPersister | NoOpPersister
     kafka: KafkaServer | None
     access: AccessControl
+    upstream: ClusterClient | None = None
     drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     rechecks: list[VerifyState] = field(default_factory=list)
     observability: Observability = field(default_factory=Observability)
@@ -167,7 +179,9 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.rechecks.extend((host.recheck, catalog_host.recheck))
     stack.push_async_callback(catalog_host.stop)
     cluster = CatalogServicer(catalog_host, config.cluster_id, base.catalog)
-    group_cleanup.start(cluster.name_cluster(new_levels(base.settings.features)))
+    _follow_upstream(base, catalog_host, stack)
+    addresses = "" if base.settings.upstream is None else base.settings.upstream.addresses
+    group_cleanup.start(cluster.name_cluster(new_levels(base.settings.features), addresses))
     if (first := base.settings.first_user) is not None:
         group_cleanup.start(cluster.create_user(first))
         base.observability.health.missing.append(partial(_missing_user, base.catalog, first.user))
@@ -180,6 +194,14 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
         ),
         _service("sharebroker.cluster.v1.ClusterService", cluster, cluster_pb2_grpc),
     ]
+
+
+def _follow_upstream(base: BrokerContext, host: CatalogHost | None, stack: AsyncExitStack) -> None:
+    """Follows the topics of the cluster that has the records; the owner of the catalog stores them."""
+    if base.upstream is None or base.settings.upstream is None:
+        return
+    topics = UpstreamCatalog(host, base.catalog, base.upstream, base.settings.upstream)
+    stack.push_async_callback(end, [asyncio.create_task(topics.run(), name="upstream topics")])
 
 
 def _missing_user(catalog: MetadataCache, user: str) -> list[str]:
@@ -209,7 +231,12 @@ async def _transaction_coordinator(
 
 async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     """Starts the share-partition leader."""
-    leadership = Leadership(base.holder, base.storage.records, base.persister, base.catalog)
+    if GROUP_COORDINATOR not in base.settings.roles:
+        _follow_upstream(base, None, stack)
+    upstream = _upstream_logs(base, stack)
+    leadership = Leadership(
+        base.holder, base.storage.records, base.persister, base.catalog, upstream=upstream
+    )
     stack.push_async_callback(leadership.close)
     base.observability.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)
@@ -244,6 +271,22 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
             share_partition_leader_pb2_grpc,
         )
     ]
+
+
+def _upstream_logs(base: BrokerContext, stack: AsyncExitStack) -> UpstreamLogs | None:
+    if base.upstream is None or base.settings.upstream is None:
+        return None
+    properties = base.settings.upstream.properties
+    fetch = FetchSettings(
+        max_wait_ms=properties.fetch_max_wait_ms,
+        min_bytes=properties.fetch_min_bytes,
+        partition_bytes=properties.partition_bytes,
+        max_bytes=properties.response_bytes,
+        rack=properties.rack,
+    )
+    logs = UpstreamLogs(base.upstream, base.storage.records, fetch)
+    stack.push_async_callback(logs.close)
+    return logs
 
 
 async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,6 +18,7 @@ from sharebroker_server.broker.defaults import CLOSED, DEFAULT_DATA, DEFAULT_GRP
 from sharebroker_server.catalog.users import CreateUser, check_user_name
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.keys import split
+from sharebroker_server.kafka_client.settings import UpstreamSettings, upstream_settings
 from sharebroker_server.redis_link.memory import SMALLEST_LIMIT
 from sharebroker_server.redis_link.port import RedisUrlInvalid
 from sharebroker_server.redis_link.sentinel import addresses
@@ -28,6 +29,8 @@ from sharebroker_server.security.scram import OAUTHBEARER, PLAIN, ScramMechanism
 
 _SEPARATOR: Final = re.compile(r"(?<!\\);")
 """Separates subjects; RFC 2253 escapes a semicolon within a subject."""
+
+_KAFKA: Final = "kafka://"
 
 Fsync = Literal["always", "everysec"]
 
@@ -44,7 +47,8 @@ class ServeSettings:
     `features`. At `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and
     all calls to peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. Without
     `cluster_secret_file` the cluster's secret is stored in Redis. A broker with the role
-    `group-coordinator` creates `first_user` unless it exists.
+    `group-coordinator` creates `first_user` unless it exists. With `upstream` the records are in that Kafka
+    cluster.
     """
 
     data: Path = DEFAULT_DATA
@@ -64,6 +68,7 @@ class ServeSettings:
     telemetry: TracingSettings = OFF
     first_user: CreateUser | None = None
     cluster_secret_file: Path | None = None
+    upstream: UpstreamSettings | None = None
     config: BrokerConfig
 
     @property
@@ -133,6 +138,16 @@ def parse_tls(
     if required and ca is None:
         raise invalid("ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.")
     return TlsFiles(certificate, key, ca, required, name)
+
+
+def parse_log(log: str | None, config: Path | None) -> UpstreamSettings | None:
+    """Parses `--log` and `--upstream-config`; returns None without them. Raises INVALID_CONFIG."""
+    if log is None and config is None:
+        return None
+    if log is not None and not log.startswith(_KAFKA):
+        # The text may be a URL with a password.
+        raise invalid("--log takes kafka://HOST:PORT,…, for example kafka://b1:9092,b2:9092.")
+    return upstream_settings(config, (log or "").removeprefix(_KAFKA).rstrip("/"))
 
 
 def parse_first_user(name: str | None, password_file: Path | None) -> CreateUser | None:
@@ -216,7 +231,9 @@ def describe(settings: ServeSettings) -> str:
         redis = None if settings.redis is None else addresses(settings.redis)
     except RedisUrlInvalid as error:
         raise invalid(str(error)) from error
-    fields = asdict(settings) | {
+    upstream = settings.upstream
+    fields = asdict(replace(settings, upstream=None)) | {
+        "upstream": None if upstream is None else upstream.public(),
         "redis": redis,
         "roles": sorted(settings.roles),
         "properties": {name: settings.config.get(name) for name in BROKER_KEYS},

@@ -14,6 +14,7 @@ from sharebroker_server.broker.settings import (
     describe,
     parse_address,
     parse_first_user,
+    parse_log,
     parse_max_memory,
     parse_principals,
     parse_roles,
@@ -190,3 +191,37 @@ def test_super_users_are_principals_separated_by_semicolons() -> None:
     for invalid in ("admin", "User:", ":admin", "User:a;b"):
         with pytest.raises(KafkaError, match=r"super\.users takes principals"):
             parsed(invalid)
+
+
+@pytest.mark.parametrize("log", ["b1:9092", "redis://b1:9092", "kafka:b1:9092", "KAFKA://b1:9092", ""])
+def test_a_log_is_a_kafka_cluster(log: str) -> None:
+    with pytest.raises(KafkaError, match=r"--log takes kafka://HOST:PORT,…, for example"):
+        parse_log(log, None)
+
+
+def test_the_log_of_another_cluster_has_addresses_and_properties(tmp_path: Path) -> None:
+    assert parse_log(None, None) is None
+    alone = parse_log("kafka://b1:9092,b2:9093/", None)
+    assert alone is not None
+    assert alone.addresses == "b1:9092,b2:9093"
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=b3:9092\nclient.rack=r1")
+    for log, addresses in ((None, "b3:9092"), ("kafka://b1:9092", "b1:9092")):
+        settings = parse_log(log, file)
+        assert settings is not None
+        assert (settings.addresses, settings.properties.rack) == (addresses, "r1")
+    with pytest.raises(KafkaError, match=r"--log: it takes HOST:PORT"):
+        parse_log("kafka://b1", None)
+
+
+def test_a_described_log_contains_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=me\nsasl.password=hush\n"
+        "ssl.key.password=hush"
+    )
+    settings = ServeSettings(upstream=parse_log("kafka://b1:9092", file), config=BrokerConfig.parse(()))
+    described = describe(settings)
+    assert json.loads(described)["upstream"]["sasl.username"] == "me"
+    assert "hush" not in f"{settings} {described}"
+    assert json.loads(describe(ServeSettings(config=BrokerConfig.parse(()))))["upstream"] is None

@@ -18,6 +18,7 @@ EXAMPLES = (
     "sharebroker serve",
     "sharebroker serve --grpc 127.0.0.1:0 --ready-file ready.json",
     "sharebroker serve --roles share-coordinator --redis redis://127.0.0.1:6379 --grpc 127.0.0.1:9101",
+    "sharebroker serve --log kafka://b1:9092,b2:9092 --upstream-config client.properties",
     "sharebroker serve --set group.share.record.lock.duration.ms=15000 --set num.partitions=4",
     "sharebroker serve --processes auto --metrics 127.0.0.1:9100",
 )
@@ -51,6 +52,21 @@ def serve(
             help="A Redis (7.0 or newer) or Valkey (8 or newer) instead of an embedded one: redis://, "
             "rediss://, redis+sentinel://HOST:PORT,…/NAME, unix://. Use the variable if the URL has a "
             "password: process lists show options.",
+        ),
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="kafka://HOST:PORT,…: the topics and records are in this Kafka cluster (2.1 or newer), and "
+            "only the state of share groups is stored here.",
+        ),
+    ] = None,
+    upstream_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Property file of a Kafka client for the cluster of --log: security.protocol, sasl.…, ssl.… "
+            "with PEM, client.rack. Secrets: ${env:NAME}, ${file:PATH:KEY}, ${dir:PATH:NAME}."
         ),
     ] = None,
     advertise: Annotated[
@@ -168,6 +184,7 @@ def serve(
         describe,
         parse_address,
         parse_first_user,
+        parse_log,
         parse_max_memory,
         parse_roles,
         parse_tls,
@@ -207,6 +224,7 @@ def serve(
             tls=tls,
             cluster_secret_file=cluster_secret_file,
             first_user=parse_first_user(admin_user, admin_password_file),
+            upstream=parse_log(log, upstream_config),
             config=config,
         )
         check_processes(settings)
