@@ -151,7 +151,9 @@ def client_properties(properties: Mapping[str, str], bootstrap: str = "") -> Cli
     servers = read.text("bootstrap.servers")
     protocol = read.choice("security.protocol", PROTOCOLS, "PLAINTEXT")
     tls = protocol.endswith("SSL")
-    login = _login(read) if protocol.startswith("SASL") else _unused(read, "sasl.")
+    login = _login(read) if protocol.startswith("SASL") else None
+    if login is None:
+        _unused(read, "sasl.")
     trusted, certificate, key, key_password = _tls(read) if tls else (None, None, None, "")
     algorithm = read.choice("ssl.endpoint.identification.algorithm", ("https", "none"), "https")
     checks_host_name = algorithm == "https" and properties.get("ssl.endpoint.identification.algorithm") != ""
