@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,14 @@ def produce(address: str, topic: str, values: list[str], **settings: object) -> 
     return errors
 
 
+def refusal(future: Future[object]) -> int:
+    """Returns the code of the error of a request."""
+    error = future.exception(SECONDS)
+    assert error is not None
+    code: int = error.args[0].code()
+    return code
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_clients_connect_with_kafkas_properties(upstream: Upstream, protocol: str) -> None:
     settings = upstream_settings(
@@ -174,7 +183,7 @@ async def test_a_refused_client_gets_the_reason(
     assert WORD not in str(failure.value)
 
 
-async def test_share_consumers_read_what_others_produce(upstream: Upstream, side: Cluster) -> None:
+async def test_share_consumers_read_the_records_of_others(upstream: Upstream, side: Cluster) -> None:
     topic = create(upstream, side, partitions=2)
     values = [f"value-{n}" for n in range(300)]
     assert set(produce(upstream.kafka.bootstrap, topic, values[:200])) == {None}
@@ -266,7 +275,7 @@ def test_topics_are_created_and_changed_in_kafka(upstream: Upstream, side: Clust
         "configs": admin.incremental_alter_configs([resource])[resource],
         "records": admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 1)]).popitem()[1],
     }
-    codes = {change: future.exception(SECONDS).args[0].code() for change, future in changes.items()}
+    codes = {change: refusal(future) for change, future in changes.items()}
     assert codes == dict.fromkeys(changes, ErrorCode.POLICY_VIOLATION)
     letters = f"dlq.{name}"
     admin.create_topics([NewTopic(letters, 1, 1)])[letters].result(SECONDS)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Final
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.acls import AclDeletedRecord, AclRecord, apply_acl
 from sharebroker_server.catalog.quotas import QuotaCatalog, QuotaRecord
 from sharebroker_server.catalog.records import (
@@ -125,6 +126,24 @@ class TopicCatalog:
             self.upstream_addresses,
             self.upstream_cluster_id,
         )
+
+    def check_may_create(self, name: str, dead_letter_prefix: str) -> None:
+        """Raises POLICY_VIOLATION for a topic that must be created in the other cluster."""
+        if self.upstream_addresses and not name.startswith(dead_letter_prefix):
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Create topic '{name}' in the Kafka cluster at {self.upstream_addresses}. Here are dead "
+                f"letter topics only; their names start with '{dead_letter_prefix}'.",
+            )
+
+    def check_own(self, topic: Topic | None) -> None:
+        """Raises POLICY_VIOLATION for a topic of the other cluster, which is written and changed there."""
+        if topic is not None and topic.upstream:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Topic '{topic.name}' is in the Kafka cluster at {self.upstream_addresses}: connect to it "
+                "to produce to the topic, to consume it without a share group, or to change it.",
+            )
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Returns the configs set on a resource, without defaults."""

@@ -31,12 +31,7 @@ from sharebroker_server.catalog.topics import (
     check_not_internal,
     check_topic_name,
 )
-from sharebroker_server.catalog.upstream_rules import (
-    UpstreamCommand,
-    check_may_create,
-    check_own,
-    decide_upstream,
-)
+from sharebroker_server.catalog.upstream_rules import UpstreamCommand, decide_upstream
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
@@ -216,7 +211,7 @@ def _create_topic(
     state: TopicCatalog, broker: BrokerConfig, command: CreateTopic, now: float
 ) -> CatalogDecision:
     _check_new_name(state, command.name)
-    check_may_create(state, command.name, broker.errors_deadletterqueue_topic_name_prefix)
+    state.check_may_create(command.name, broker.errors_deadletterqueue_topic_name_prefix)
     partitions = broker.num_partitions if command.partitions in (0, -1) else command.partitions
     _check_count(partitions)
     _check_capacity(state, broker, partitions)
@@ -289,7 +284,7 @@ def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopi
     topic = _existing(state, command.name) if command.name else state.topic_by_id(command.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {command.topic_id} does not exist.")
-    check_own(state, topic)
+    state.check_own(topic)
     if not broker.delete_topic_enable:
         raise KafkaError(
             ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false)."
@@ -302,7 +297,7 @@ def _create_partitions(
 ) -> CatalogDecision:
     check_not_internal(command.name)
     topic = _existing(state, command.name)
-    check_own(state, topic)
+    state.check_own(topic)
     if command.count == topic.partitions:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {topic.partitions} partition(s).")
     if command.count < topic.partitions:
@@ -381,7 +376,7 @@ def _check_resource(
 ) -> None:
     if resource.type is ResourceType.TOPIC:
         check_not_internal(resource.name)
-        check_own(state, _existing(state, resource.name))
+        state.check_own(_existing(state, resource.name))
         check_topic(settings)
     elif resource.type is ResourceType.GROUP:
         check_group_id(resource.name, "resource_name")

@@ -99,31 +99,6 @@ def check_same_log(state: TopicCatalog, addresses: str, cluster_id: str = "") ->
         )
 
 
-def check_may_create(state: TopicCatalog, name: str, dead_letter_prefix: str) -> None:
-    """Raises POLICY_VIOLATION for a topic that must be created in the other cluster."""
-    if state.upstream_addresses and not name.startswith(dead_letter_prefix):
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"Create topic '{name}' in the Kafka cluster at {state.upstream_addresses}. Here are dead letter "
-            f"topics only; their names start with '{dead_letter_prefix}'.",
-        )
-
-
-def check_own(state: TopicCatalog, topic: Topic | None) -> None:
-    """Raises POLICY_VIOLATION for a topic of the other cluster, which is written and changed there."""
-    if topic is not None and topic.upstream:
-        raise elsewhere(state, topic.name)
-
-
-def elsewhere(state: TopicCatalog, name: str) -> KafkaError:
-    """Returns POLICY_VIOLATION with the address of the cluster that has the topic."""
-    return KafkaError(
-        ErrorCode.POLICY_VIOLATION,
-        f"Topic '{name}' is in the Kafka cluster at {state.upstream_addresses}: connect to it to produce to "
-        "the topic, to consume it without a share group, or to change it.",
-    )
-
-
 def _follow_cluster(
     state: TopicCatalog, command: FollowCluster
 ) -> tuple[tuple[CatalogRecord, ...], UpstreamReply]:

@@ -25,8 +25,6 @@ the share state again.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -37,13 +35,15 @@ from sharebroker_server.kafka_client.core.fetch_session import Position
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable, Ownership
 from sharebroker_server.record_log.core.batch import StoredBatch, TimedOffset
 from sharebroker_server.record_log.core.transactions import Transactions
-from sharebroker_server.record_log.lifecycle import not_leader, storage_error
-from sharebroker_server.stream_log.port import LogError, LogFenced
-from sharebroker_server.upstream_log.core.chunks import Chunk, Chunks, chunk_of
-from sharebroker_server.upstream_log.core.epochs import NAME, Divergence, EpochHistory, EpochStart
+from sharebroker_server.record_log.lifecycle import not_leader
+from sharebroker_server.upstream_log.core.chunks import Chunk, Chunks, UnreadChunks, chunk_of
+from sharebroker_server.upstream_log.core.epochs import Divergence, EpochStart
+from sharebroker_server.upstream_log.epoch_notes import EpochNotes
 from sharebroker_server.upstream_log.fetching import alone, fetch, fetches_by_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from sharebroker_server.kafka_client.connection import BrokerConnection
     from sharebroker_server.kafka_client.core.metadata import Leader
     from sharebroker_server.kafka_wire.messages import FetchResponse
@@ -109,17 +109,15 @@ class UpstreamLog:
         """The time of the event loop before which the session leaves this partition out."""
         self._cluster = cluster
         self._lease = lease
-        self._history = EpochHistory()
+        self._notes = EpochNotes(cluster.store, partition)
         self._start = self._end = self._stable = 0
         self._next = 0
-        self._unread: deque[tuple[int, int]] = deque()
-        self._unread_bytes = 0
+        self._unread = UnreadChunks()
         self._chunks = Chunks(cluster.cache, cluster.limits.cached)
         self._committed = Chunks(cluster.cache, cluster.limits.cached)
         self._fetches: dict[tuple[int, bool], asyncio.Task[None]] = {}
         self._compared: int | None = None
         self._comparing = asyncio.Lock()
-        self._noting = asyncio.Lock()
         self._opened = self._closed = False
         self._failing_since: float | None = None
         self._last_error = float("-inf")
@@ -141,14 +139,12 @@ class UpstreamLog:
         log = cls(partition, epoch, source, cluster, lease)
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                log._history = EpochHistory.load(await cluster.store.snapshots(partition))
+                await log._notes.load()
                 await log._bounds()
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster did not describe {source} in time."
             ) from None
-        except (LogError, ValueError) as error:
-            raise storage_error(error) from error
         except KafkaError as error:
             raise log._for_members(error) from error
         log._next = log._end
@@ -175,7 +171,7 @@ class UpstreamLog:
     @property
     def is_behind(self) -> bool:
         """Whether the session leaves this partition out, so that the bounds may not be current."""
-        return self._unread_bytes >= self._cluster.limits.tail
+        return self._unread.size >= self._cluster.limits.tail
 
     async def void_from(self, loaded_under: int, end: int) -> int | None:
         """Returns the offset from which share state is void (see `LogReader`).
@@ -183,7 +179,7 @@ class UpstreamLog:
         Raises:
             KafkaError: as `read`.
         """
-        void = self._history.void_from(loaded_under)
+        void = self._notes.history.void_from(loaded_under)
         if end > self._end:
             await self.refresh()
         if end > self._end:  # the log lost records without another leader
@@ -214,7 +210,7 @@ class UpstreamLog:
             if leader is not None and leader.epoch == compared == self._compared:
                 break
         # Groups may start at the end: records that are there later must be of this epoch or a later one.
-        await self._note([EpochStart(end.leader_epoch, end.offset)])
+        await self._notes.read([EpochStart(end.leader_epoch, end.offset)], self.epoch)
         self._move(start.offset, end.offset, stable.offset)
 
     def _move(self, start: int, end: int, stable: int) -> bool:
@@ -296,8 +292,7 @@ class UpstreamLog:
 
     async def recheck(self) -> None:
         """Stores the notes again: the store may have lost them. Raises LogError."""
-        if self._history != EpochHistory.load(await self._cluster.store.snapshots(self.partition)):
-            await self._store(self._history)
+        await self._notes.recheck(self.epoch)
 
     async def close(self) -> None:
         """Ends reads and leaves the session."""
@@ -312,7 +307,7 @@ class UpstreamLog:
 
     def position(self, leader: Leader) -> Position | None:
         """Returns where the session fetches next; None to leave this partition out for now."""
-        if self._closed or self._compared != leader.epoch or self._unread_bytes >= self._cluster.limits.tail:
+        if self._closed or self._compared != leader.epoch or self.is_behind:
             return None
         return Position(self._next, self._cluster.settings.partition_bytes, leader.epoch)
 
@@ -330,8 +325,7 @@ class UpstreamLog:
         chunk = await self._apply(part, position.offset, position.leader_epoch, committed=False)
         if chunk is not None and chunk.start <= self._next < chunk.end and position.offset == self._next:
             self._next = chunk.end
-            self._unread.append((chunk.end, chunk.size))
-            self._unread_bytes += chunk.size
+            self._unread.add(chunk)
         self._notify()
 
     def out_of_range(self) -> None:
@@ -390,7 +384,7 @@ class UpstreamLog:
         aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
         chunk = chunk_of(part.records or b"", offset, aborted)
         if chunk is not None and self._compared == leader_epoch:
-            await self._note(chunk.epochs)
+            await self._notes.read(chunk.epochs, self.epoch)
         if self._closed or self._compared != leader_epoch:
             return None
         self._move(part.log_start_offset, part.high_watermark, part.last_stable_offset)
@@ -409,10 +403,7 @@ class UpstreamLog:
 
     def _has_read(self, end: int) -> None:
         """Notes that readers have the records up to the offset `end`."""
-        unread = self._unread
-        if unread and unread[0][0] <= end:
-            while unread and unread[0][0] <= end:
-                self._unread_bytes -= unread.popleft()[1]
+        if self._unread.read_to(end):
             self._cluster.wake(self)
 
     # Leader epochs
@@ -432,7 +423,7 @@ class UpstreamLog:
                 leader = await client.leader(topic, index, READ_SECONDS)
                 if leader.epoch == self._compared:
                     return
-                divergence = Divergence(self._history.epochs)
+                divergence = Divergence(self._notes.history.epochs)
                 while not divergence.ended:
                     divergence.answer(*await client.epoch_end(topic, index, divergence.epoch, READ_SECONDS))
                 if client.metadata.leader(topic, index) == leader:
@@ -444,15 +435,14 @@ class UpstreamLog:
 
     async def _diverged(self, offset: int, leader_epoch: int) -> None:
         """Notes that nothing that was read from an offset on is certain to exist."""
-        if offset >= self._end if self._opened else leader_epoch == self._history.last_epoch:
+        if offset >= self._end if self._opened else leader_epoch == self._notes.history.last_epoch:
             return
         if self._opened:
             try:
                 self.epoch = await self._lease.reclaim()
             except (LeaseLost, LeasesUnavailable) as error:
                 raise not_leader(self.partition) from error
-        async with self._noting:
-            await self._store(self._history.truncated(offset, self.epoch))
+        await self._notes.truncated(offset, self.epoch)
         if not self._opened:
             return
         _log.error(
@@ -466,32 +456,11 @@ class UpstreamLog:
         self._cluster.counters.truncations += 1
         self._end = self._next = offset
         self._stable, self._start = min(self._stable, offset), min(self._start, offset)
-        self._unread.clear()
-        self._unread_bytes = 0
+        self._unread = UnreadChunks()
         self._chunks.drop_outside(self._start, offset)
         self._committed.drop_outside(self._start, offset)
         for callback in self.on_truncated:
             callback()
-
-    async def _note(self, read: Iterable[EpochStart]) -> None:
-        """Stores the leader epochs of records before readers see these."""
-        if self._history.with_read(read) is self._history:
-            return
-        async with self._noting:
-            history = self._history.with_read(read)
-            if history is not self._history:
-                await self._store(history)
-
-    async def _store(self, history: EpochHistory) -> None:
-        try:
-            await self._cluster.store.append(
-                self.partition, self.epoch, (), snapshots={NAME: history.packed()}, beyond_limit=True
-            )
-        except LogFenced as error:
-            raise not_leader(self.partition) from error
-        except LogError as error:
-            raise storage_error(error) from error
-        self._history = history
 
     # Errors
 

@@ -51,7 +51,7 @@ class Pem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class LoginProperties:
     """How the client authenticates. The text of the object contains no secret.
 
     With OAUTHBEARER `token_url` returns the token: a file, or an endpoint that accepts `username` and
@@ -77,7 +77,7 @@ class ClientProperties:
     client_id: str
     rack: str
     tls: bool
-    login: Login | None
+    login: LoginProperties | None
     trusted: Pem | None
     certificate: Pem | None
     key: Pem | None
@@ -199,7 +199,7 @@ def _unused(read: _Reader, prefix: str) -> None:
     read.taken.update(name for name in read.rest() if name.startswith(prefix))
 
 
-def _login(read: _Reader) -> Login:
+def _login(read: _Reader) -> LoginProperties:
     mechanism = read.text("sasl.mechanism", "sasl.mechanisms")
     if mechanism not in MECHANISMS:
         known = ", ".join(MECHANISMS)
@@ -214,7 +214,7 @@ def _login(read: _Reader) -> Login:
             "sasl.jaas.config",
             f"{mechanism} needs a username and a password, or sasl.username, sasl.password.",
         )
-    return Login(mechanism, username, password)
+    return LoginProperties(mechanism, username, password)
 
 
 def _module(read: _Reader, mechanism: str) -> LoginModule:
@@ -230,7 +230,7 @@ def _module(read: _Reader, mechanism: str) -> LoginModule:
     return module
 
 
-def _token_login(read: _Reader, options: Mapping[str, str]) -> Login:
+def _token_login(read: _Reader, options: Mapping[str, str]) -> LoginProperties:
     url = read.text("sasl.oauthbearer.token.endpoint.url")
     client = read.text("sasl.oauthbearer.client.credentials.client.id", default=options.get("clientId", ""))
     secret = read.text(
@@ -249,7 +249,7 @@ def _token_login(read: _Reader, options: Mapping[str, str]) -> Login:
     if not url.startswith("file:") and not (client and secret):
         raise invalid_property("sasl.jaas.config", "the token endpoint needs clientId and clientSecret.")
     scope = read.text("sasl.oauthbearer.scope", default=options.get("scope", ""))
-    return Login(OAUTHBEARER, client, secret, url, scope, extensions)
+    return LoginProperties(OAUTHBEARER, client, secret, url, scope, extensions)
 
 
 def _tls(read: _Reader) -> tuple[Pem | None, Pem | None, Pem | None, str]:

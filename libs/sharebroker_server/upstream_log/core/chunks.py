@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -210,6 +210,26 @@ class Chunks:
         """Drops all chunks."""
         for chunk in [*self._chunks]:
             self.drop(chunk)
+
+
+class UnreadChunks:
+    """What was fetched ahead of the readers: the end and the size of each chunk, ascending."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._chunks: deque[tuple[int, int]] = deque()
+
+    def add(self, chunk: Chunk) -> None:
+        """Adds a chunk behind the others."""
+        self._chunks.append((chunk.end, chunk.size))
+        self.size += chunk.size
+
+    def read_to(self, end: int) -> bool:
+        """Removes the chunks up to the offset `end`, which readers have; returns whether there was any."""
+        before = self.size
+        while self._chunks and self._chunks[0][0] <= end:
+            self.size -= self._chunks.popleft()[1]
+        return self.size < before
 
 
 def _start(chunk: Chunk) -> int:

@@ -6,9 +6,8 @@ epoch for a transactional id that contains its name. See services/decisions/0039
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from sharebroker_protocol.clock import Deadline
@@ -27,6 +26,9 @@ from sharebroker_server.gateway.produce.transactions import (
     read_staged_verdicts,
     stage_verdicts,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 PREFIX: Final = "plan-session"
 _EPOCH_BITS: Final = 16

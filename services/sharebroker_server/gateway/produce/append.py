@@ -11,7 +11,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.topics import Topic, check_not_internal, check_topic_name
-from sharebroker_server.catalog.upstream_rules import check_own
 from sharebroker_server.gateway.admin.topics import create_missing
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
@@ -97,7 +96,7 @@ def _find(
 
 def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData) -> Topic:
     topic = _named(gateway, data)
-    check_own(gateway.catalog.catalog, topic)
+    gateway.catalog.catalog.check_own(topic)
     return topic
 
 

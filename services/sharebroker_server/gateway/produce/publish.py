@@ -11,7 +11,6 @@ from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.catalog.topics import check_topic_name
-from sharebroker_server.catalog.upstream_rules import check_own
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.produce.record_batching import PartitionBatches, by_partition, publish_traces
@@ -29,7 +28,7 @@ async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadli
         )
     check_topic_name(request.topic)
     topic = await create_on_demand(gateway, request.topic, deadline)
-    check_own(gateway.catalog.catalog, topic)
+    gateway.catalog.catalog.check_own(topic)
     config = gateway.catalog.topic_config(topic)
     add_delivery_headers(topic.name, request.records, config, round(now() * 1000))
     traces = publish_traces(topic.name)

@@ -89,7 +89,7 @@ def test_stable_ids_differ_by_cluster_and_name() -> None:
     assert not any(text.startswith("-") for text in names)
 
 
-def test_topics_that_are_not_listed_are_asked_for_by_name() -> None:
+def test_topics_that_are_not_listed_are_requested_by_name() -> None:
     catalog = catalog_of(orders(), Topic(TWO, "dlq.own", 1))
     topics = FollowedTopics(".*")
     assert topics.unlisted(catalog, seen()) == ["orders"]

@@ -31,7 +31,7 @@ def seen(*names: str, cluster_id: str = "kafka-1") -> ClusterMetadata:
     return ClusterMetadata(cluster_id, topics=topics)
 
 
-class World:
+class CatalogFixture:
     """The catalog's machine as its only shard, and a cluster that answers as scripted."""
 
     def __init__(self, *answers: ClusterMetadata | KafkaError, owner: bool = True) -> None:
@@ -54,7 +54,7 @@ class World:
             raise answer
         return answer
 
-    def shard(self, index: int) -> World:
+    def shard(self, index: int) -> CatalogFixture:
         assert index == 0
         if not self.owner:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
@@ -78,50 +78,50 @@ class World:
 
 
 async def test_the_owner_of_the_catalog_stores_cluster_and_topics() -> None:
-    world = World(seen("a"), seen("a", "b"))
-    assert await world.topics.look()
-    assert (world.catalog.upstream_cluster_id, world.names()) == ("kafka-1", ["a"])
-    await world.topics.look()
-    assert world.names() == ["a", "b"]
+    fixture = CatalogFixture(seen("a"), seen("a", "b"))
+    assert await fixture.topics.look()
+    assert (fixture.catalog.upstream_cluster_id, fixture.names()) == ("kafka-1", ["a"])
+    await fixture.topics.look()
+    assert fixture.names() == ["a", "b"]
 
 
 async def test_other_processes_only_refresh_their_metadata() -> None:
-    world = World(seen("a"), seen("a"), owner=False)
+    fixture = CatalogFixture(seen("a"), seen("a"), owner=False)
     with capture_logs() as lines:
-        assert await world.topics.look()
-    assert (world.names(), lines) == ([], [])
+        assert await fixture.topics.look()
+    assert (fixture.names(), lines) == ([], [])
     settings = upstream_settings(None, "b1:9092")
-    without = UpstreamCatalog(None, cast("MetadataCache", world), cast("ClusterClient", world), settings)
+    without = UpstreamCatalog(None, cast("MetadataCache", fixture), cast("ClusterClient", fixture), settings)
     assert await without.look()
-    assert world.requested == [None, None]
+    assert fixture.requested == [None, None]
 
 
 async def test_an_unreachable_cluster_is_stored_and_reported_once() -> None:
-    world = World(AWAY, AWAY, seen("a"), AWAY)
+    fixture = CatalogFixture(AWAY, AWAY, seen("a"), AWAY)
     with capture_logs() as lines:
-        looks = [await world.topics.look() for _ in range(4)]
+        looks = [await fixture.topics.look() for _ in range(4)]
     assert looks == [False, False, True, False]
     reported = [line["reason"] for line in lines if line["event"] == "upstream cluster unreachable"]
     assert reported == ["Connection refused."] * 2
-    assert world.catalog.upstream_addresses == "b1:9092"
-    assert world.names() == ["a"]
+    assert fixture.catalog.upstream_addresses == "b1:9092"
+    assert fixture.names() == ["a"]
 
 
 async def test_topics_of_another_cluster_are_not_followed() -> None:
-    world = World(seen("a"), seen("b", cluster_id="kafka-2"))
-    await world.topics.look()
+    fixture = CatalogFixture(seen("a"), seen("b", cluster_id="kafka-2"))
+    await fixture.topics.look()
     with capture_logs() as lines:
-        assert await world.topics.look()
-    assert world.names() == ["a"]
+        assert await fixture.topics.look()
+    assert fixture.names() == ["a"]
     assert ["kafka-2" in line["reason"] for line in lines] == [True]
 
 
 async def test_a_topic_that_cannot_be_followed_does_not_keep_others() -> None:
-    world = World(seen("a.b", "a_b"), seen("a.b", "a_b"))
+    fixture = CatalogFixture(seen("a.b", "a_b"), seen("a.b", "a_b"))
     with capture_logs() as lines:
-        await world.topics.look()
-        await world.topics.look()
-    assert world.names() == ["a.b"]
+        await fixture.topics.look()
+        await fixture.topics.look()
+    assert fixture.names() == ["a.b"]
     assert [line["event"] for line in lines if line["log_level"] == "error"] == [
         "upstream topic not followed"
     ]
@@ -129,35 +129,35 @@ async def test_a_topic_that_cannot_be_followed_does_not_keep_others() -> None:
 
 async def test_a_topic_that_is_not_listed_is_requested_by_name() -> None:
     hidden = ClusterMetadata("kafka-1", errors={"a": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)})
-    world = World(seen("a"), seen(), hidden)
-    await world.topics.look()
-    await world.topics.look()
-    assert world.requested == [None, None, ["a"]]
-    assert world.names() == ["a"]
+    fixture = CatalogFixture(seen("a"), seen(), hidden)
+    await fixture.topics.look()
+    await fixture.topics.look()
+    assert fixture.requested == [None, None, ["a"]]
+    assert fixture.names() == ["a"]
 
 
 async def test_an_unexpected_failure_does_not_end_the_looks() -> None:
-    world = World(seen("a"), seen(), AWAY, seen("a", "b"))
-    await world.topics.look()
+    fixture = CatalogFixture(seen("a"), seen(), AWAY, seen("a", "b"))
+    await fixture.topics.look()
     with capture_logs() as lines:
-        assert await world.topics.look()
+        assert await fixture.topics.look()
     assert [line["log_level"] for line in lines] == ["error"]
-    await world.topics.look()
-    assert world.names() == ["a", "b"]
+    await fixture.topics.look()
+    assert fixture.names() == ["a", "b"]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT])
 async def test_a_catalog_that_cannot_be_written_now_is_written_later(
     code: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(seen("a"), seen("a"))
+    fixture = CatalogFixture(seen("a"), seen("a"))
 
     async def fails(_: UpstreamCommand) -> Any:
         raise KafkaError(code)
 
     with monkeypatch.context() as patch, capture_logs() as lines:
-        patch.setattr(world, "submit", fails)
-        assert await world.topics.look()
-    assert (world.names(), lines) == ([], [])
-    await world.topics.look()
-    assert world.names() == ["a"]
+        patch.setattr(fixture, "submit", fails)
+        assert await fixture.topics.look()
+    assert (fixture.names(), lines) == ([], [])
+    await fixture.topics.look()
+    assert fixture.names() == ["a"]

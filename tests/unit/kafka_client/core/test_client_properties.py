@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.kafka_client.core.client_properties import Login, Pem, client_properties
+from sharebroker_server.kafka_client.core.client_properties import LoginProperties, Pem, client_properties
 from tests.testkit.tables import each
 
 SERVERS = {"bootstrap.servers": "b1:9092,b2:9092"}
@@ -45,7 +45,7 @@ def test_defaults_connect_in_plain_text() -> None:
         ("[::1]:9092", (("::1", 9092),)),
     ],
 )
-def test_addresses_of_the_command_line_replace_those_of_the_file(
+def test_addresses_of_the_command_line_replace_the_file(
     text: str, expected: tuple[tuple[str, int], ...]
 ) -> None:
     assert client_properties(SERVERS, text).bootstrap == expected
@@ -64,7 +64,7 @@ def test_addresses_are_required() -> None:
 
 def test_a_login_module_and_plain_properties_are_equal() -> None:
     plain = {**SASL, "sasl.mechanism": "PLAIN"}
-    expected = Login("PLAIN", "u", SECRET)
+    expected = LoginProperties("PLAIN", "u", SECRET)
     assert client_properties({**plain, "sasl.jaas.config": PLAIN_MODULE}).login == expected
     named = {**plain, "sasl.username": "u", "sasl.password": SECRET}
     assert client_properties(named).login == expected
@@ -72,13 +72,13 @@ def test_a_login_module_and_plain_properties_are_equal() -> None:
 
 
 def test_scram_is_read() -> None:
-    assert client_properties(SCRAM).login == Login("SCRAM-SHA-512", "u", SECRET)
+    assert client_properties(SCRAM).login == LoginProperties("SCRAM-SHA-512", "u", SECRET)
 
 
 def test_access_tokens_have_an_endpoint_and_extensions() -> None:
     found = client_properties(OAUTH)
     assert found.tls
-    assert found.login == Login(
+    assert found.login == LoginProperties(
         "OAUTHBEARER", "c", SECRET, "https://issuer/token", "s", {"logicalCluster": "lkc-1"}
     )
 

@@ -8,7 +8,6 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.catalog.topics import check_not_internal
-from sharebroker_server.catalog.upstream_rules import check_own
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.topics import PORTION
@@ -72,7 +71,7 @@ def _check(call: Call, name: str, index: int) -> int:
             call.rights.require(AclOperation.WRITE, AclResourceType.TOPIC, name)
         check_not_internal(name)
         topic = call.gateway.topic(name)
-        check_own(call.gateway.catalog.catalog, topic)
+        call.gateway.catalog.catalog.check_own(topic)
         known = 0 <= index < topic.partitions
     except KafkaError as error:
         return error.code

@@ -9,7 +9,6 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import Topic, check_not_internal
-from sharebroker_server.catalog.upstream_rules import check_own
 from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, Refusal, for_version
 from sharebroker_server.gateway.kafka.topics import PORTION, Rejected, topic_of
 from sharebroker_server.gateway.produce.append import check_named_once
@@ -209,7 +208,7 @@ def _check_batch(header: BatchHeader, size: int, version: int) -> None:
 def _topic(call: Call, data: ProduceRequest.TopicProduceData) -> Topic:
     topic = topic_of(call, AclOperation.WRITE, data.name if call.version < _BY_ID else None, data.topic_id)
     check_not_internal(topic.name, topic.topic_id)
-    check_own(call.gateway.catalog.catalog, topic)
+    call.gateway.catalog.catalog.check_own(topic)
     return topic
 
 
