@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.broker.upstream_examination import examine_upstream
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.settings import upstream_settings
 from tests.support.client import connected, rejection, unique
@@ -306,6 +308,12 @@ def test_no_client_mixes_the_two_clusters(upstream: Upstream, side: Cluster) -> 
     assert ours.cluster_id != theirs.cluster_id
     addresses = {f"{broker.host}:{broker.port}" for broker in ours.brokers.values()}
     assert addresses == {side.kafka}
+
+
+def test_doctor_finds_nothing_at_a_usable_cluster(upstream: Upstream, side: Cluster) -> None:
+    create(upstream, side)
+    settings = upstream_settings(upstream.file(upstream.lines("SSL")), upstream.kafka.bootstrap_of("SSL"))
+    assert asyncio.run(examine_upstream(settings)) == []
 
 
 def test_data_with_another_log_is_refused(upstream: Upstream, tmp_path: Path) -> None:

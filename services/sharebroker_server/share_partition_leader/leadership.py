@@ -32,6 +32,7 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.upstream_rules import is_own_id
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
@@ -323,7 +324,8 @@ class Leadership:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"The records of topic {topic.name} are in another cluster, and this process has no --log.",
             )
-        return await self._upstream.open(resource, epoch, topic.name, topic.topic_id, partition, lease)
+        kafkas_id = "" if is_own_id(topic.topic_id) else topic.topic_id
+        return await self._upstream.open(resource, epoch, topic.name, kafkas_id, partition, lease)
 
     async def _lost(self, resource: str) -> None:
         """Ends the work on a partition; on a hand-over the lease is kept until this returns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -12,6 +13,7 @@ from sharebroker.cli.output import BAD_USAGE, FAILED, columns, print_failure, pr
 EXAMPLES: Final = (
     "sharebroker doctor --redis redis://127.0.0.1:6379",
     "sharebroker doctor --data data",
+    "sharebroker doctor --data data --log kafka://b1:9092,b2:9092",
     "sharebroker doctor --redis redis://127.0.0.1:6379 --set cluster.id=orders --json",
 )
 _NO_FINDINGS: Final = "No problems found."
@@ -34,6 +36,13 @@ def doctor(
         typer.Option("--set", help="A broker property of `serve`: cluster.id, and numbers of shards."),
     ] = None,
     server: LagServer = None,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The option of `serve`: check this Kafka cluster as well."),
+    ] = None,
+    upstream_config: Annotated[
+        Path | None, typer.Option(help="The option of `serve`: property file of a client for --log.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a cluster for problems.
@@ -48,6 +57,8 @@ def doctor(
     from sharebroker_server.broker.commands.cluster_examination import examine
     from sharebroker_server.broker.core.diagnosis import Level
     from sharebroker_server.broker.logs import WarningsOnStderr
+    from sharebroker_server.broker.settings import parse_log
+    from sharebroker_server.broker.upstream_examination import examine_upstream
     from sharebroker_server.config.broker import BrokerConfig
     from sharebroker_server.redis_link.port import RedisError
 
@@ -56,8 +67,11 @@ def doctor(
     try:
         if server is not None:
             Address.parse(server)
+        upstream = parse_log(log, upstream_config)
         with WarningsOnStderr():
             findings = asyncio.run(examine(redis, BrokerConfig.parse(set_ or ()), server, data))
+            if upstream is not None:
+                findings += asyncio.run(examine_upstream(upstream))
     except (RedisError, KafkaError) as error:
         print_failure(error, as_json, "sharebroker doctor", str(error))
         raise typer.Exit(BAD_USAGE) from None

@@ -1,0 +1,57 @@
+"""Findings of doctor about the Kafka cluster that has the records."""
+
+from __future__ import annotations
+
+from sharebroker_server.broker.core.diagnosis import Level
+from sharebroker_server.broker.core.upstream_diagnosis import MOST_NAMES, UpstreamFacts, of_upstream
+from tests.testkit.tables import each
+
+FINE = {"b1:9092": "", "b2:9092": ""}
+
+
+def test_a_usable_cluster_has_no_findings() -> None:
+    assert list(of_upstream(UpstreamFacts(FINE, topics=3))) == []
+
+
+@each(
+    "facts, level, words",
+    [
+        (
+            UpstreamFacts({"b1:9092": "", "b2:9092": "Connection refused."}, topics=1),
+            Level.WARNING,
+            ("upstream b2:9092", "Connection refused."),
+        ),
+        (UpstreamFacts({"b1:9092": "Refused."}), Level.ERROR, ("upstream b1:9092", "Kafka 2.1")),
+        (UpstreamFacts(FINE), Level.WARNING, ("no topic", "DESCRIBE and READ")),
+        (
+            UpstreamFacts(
+                FINE,
+                topics=2,
+                unread={"b": "TOPIC_AUTHORIZATION_FAILED.", "a": "TOPIC_AUTHORIZATION_FAILED."},
+            ),
+            Level.ERROR,
+            ("a, b cannot be read: TOPIC_AUTHORIZATION_FAILED.",),
+        ),
+        (
+            UpstreamFacts(FINE, topics=1, leaderless=["a"]),
+            Level.WARNING,
+            ("a have partitions without a leader",),
+        ),
+        (UpstreamFacts(FINE, topics=1, has_ids=False), Level.NOTE, ("no topic ids",)),
+    ],
+)
+def test_a_problem_is_one_finding_with_its_remedy(
+    facts: UpstreamFacts, level: Level, words: tuple[str, ...]
+) -> None:
+    (finding,) = of_upstream(facts)
+    assert finding.level is level
+    assert bool(finding.remedy) is (level is not Level.NOTE)
+    text = " ".join(finding)
+    assert [word for word in words if word not in text] == []
+
+
+def test_many_names_are_shortened() -> None:
+    names = [f"t{number}" for number in range(MOST_NAMES + 2)]
+    (finding,) = of_upstream(UpstreamFacts(FINE, topics=len(names), leaderless=names))
+    assert "t9 and 2 more have" in finding.what
+    assert "t10" not in finding.what
