@@ -46,7 +46,6 @@ class UpstreamSettings:
             "sasl.mechanism": login.mechanism if login else None,
             "sasl.username": login.username if login and login.mechanism != OAUTHBEARER else None,
             "client.id": properties.client_id,
-            "client.rack": properties.rack,
             "topics": properties.topics,
         }
 

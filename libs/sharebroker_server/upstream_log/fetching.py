@@ -29,7 +29,6 @@ class FetchSettings:
     min_bytes: int = 1
     partition_bytes: int = 1 << 20
     max_bytes: int = 50 << 20
-    rack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,6 @@ async def fetch(
             )
             for topic, parts in _by_topic((partition, partition[1]) for partition in asked.forgotten)
         ],
-        rack_id=settings.rack,
     )
     response = await connection.request(FETCH, request, wait / 1000 + LATE)
     return FetchedPartitions(

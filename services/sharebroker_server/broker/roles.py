@@ -282,7 +282,6 @@ def _upstream_logs(base: BrokerContext, stack: AsyncExitStack) -> UpstreamLogs |
         min_bytes=properties.fetch_min_bytes,
         partition_bytes=properties.partition_bytes,
         max_bytes=properties.response_bytes,
-        rack=properties.rack,
     )
     logs = UpstreamLogs(base.upstream, base.storage.records, fetch)
     stack.push_async_callback(logs.close)

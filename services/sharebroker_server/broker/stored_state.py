@@ -30,10 +30,19 @@ _WITHIN: Final = 10.0
 
 
 async def read_catalog(stores: Stores, config: BrokerConfig) -> MetadataCache:
-    """Returns the catalog as it is now. Raises LogUnavailable."""
+    """Returns the catalog as it is now.
+
+    Raises LogUnavailable; ArchiveError if the records are in another cluster.
+    """
     cache = MetadataCache(stores.log, config)
     await cache.start()
     await cache.stop()
+    addresses = cache.catalog.upstream_addresses
+    if addresses:
+        raise ArchiveError(
+            f"The topics of this data are in the Kafka cluster at {addresses}. Export and import move topics "
+            "with their records, and only those of a cluster without --log."
+        )
     return cache
 
 

@@ -10,6 +10,7 @@ from sharebroker_server.broker.archive_codec import SHARE_STATE
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.stored_state import read_catalog, read_groups, read_share_state
 from sharebroker_server.broker.stores import Stores
+from sharebroker_server.catalog.records import CatalogCodec, ClusterRecord
 from sharebroker_server.stream_log.port import Entry
 from tests.testkit.shared_servers import Servers
 from tests.unit.broker.archive_scene import at, opened
@@ -81,3 +82,11 @@ async def test_another_number_of_shards_is_rejected(stores: Stores, served: int)
         ArchiveError, match=r"not have 3 shards: pass its share\.coordinator\.state\.topic\.num"
     ):
         await keys(stores)
+
+
+async def test_topics_of_another_cluster_are_rejected(stores: Stores) -> None:
+    lease = await stores.leases.claim("catalog", "1/1", 60.0)
+    record = ClusterRecord("c", {}, upstream_addresses="b1:9092")
+    await stores.log.append("catalog", lease.epoch, 1, [CatalogCodec().encode(record)])
+    with pytest.raises(ArchiveError, match="the Kafka cluster at b1:9092"):
+        await read_catalog(stores, CONFIG)

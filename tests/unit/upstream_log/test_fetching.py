@@ -34,7 +34,7 @@ async def test_topics_have_names_or_ids_as_the_version_requires(version: int, by
     broker = Broker(offered=OFFERED | {FETCH.key: (0, version)}, respond=respond)
     async with connected(broker) as connection:
         assert fetches_by_id(connection) is by_id
-        settings = FetchSettings(max_wait_ms=700, min_bytes=1, partition_bytes=50, max_bytes=60, rack="r1")
+        settings = FetchSettings(max_wait_ms=700, min_bytes=1, partition_bytes=50, max_bytes=60)
         asked = SessionRequest(
             5 if version >= 7 else 0,
             2 if version >= 7 else -1,
@@ -52,8 +52,6 @@ async def test_topics_have_names_or_ids_as_the_version_requires(version: int, by
     if version >= 7:
         assert (request.session_id, request.session_epoch) == (5, 2)
         assert [each.partitions for each in request.forgotten_topics_data] == [[2]]
-    if version >= 11:
-        assert request.rack_id == "r1"
 
 
 def test_a_request_for_one_partition_opens_no_session() -> None:

@@ -75,7 +75,6 @@ class ClientProperties:
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str
-    rack: str
     tls: bool
     login: LoginProperties | None
     trusted: Pem | None
@@ -162,7 +161,6 @@ def client_properties(properties: Mapping[str, str], bootstrap: str = "") -> Cli
     found = ClientProperties(
         bootstrap=parse_bootstrap(bootstrap or servers, "--log" if bootstrap else "bootstrap.servers"),
         client_id=read.text("client.id", default="sharebroker"),
-        rack=read.text("client.rack"),
         tls=tls,
         login=login,
         trusted=trusted,

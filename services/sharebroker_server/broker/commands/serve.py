@@ -66,7 +66,7 @@ def serve(
         Path | None,
         typer.Option(
             help="Property file of a Kafka client for the cluster of --log: security.protocol, sasl.…, ssl.… "
-            "with PEM, client.rack. Secrets: ${env:NAME}, ${file:PATH:KEY}, ${dir:PATH:NAME}."
+            "with PEM. Secrets: ${env:NAME}, ${file:PATH:KEY}, ${dir:PATH:NAME}."
         ),
     ] = None,
     advertise: Annotated[
