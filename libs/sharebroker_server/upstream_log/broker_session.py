@@ -74,6 +74,11 @@ class BrokerSession:
                 _log.debug("fetch failed", node=self._node_id, error=error.code.name, reason=error.message)
                 await asyncio.sleep(next(pauses))
                 continue
+            except Exception:  # without this session no partition of the broker would grow
+                _log.exception("a task of the fetch sessions failed", node=self._node_id)
+                self._session.failed()
+                await asyncio.sleep(LONGEST_PAUSE)
+                continue
             try:
                 async with asyncio.timeout(self._idle):
                     await self.joined.wait()

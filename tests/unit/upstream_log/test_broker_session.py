@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.upstream_log import broker_session
 from sharebroker_server.upstream_log.broker_session import FIRST_PAUSE, LONGEST_PAUSE
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
@@ -35,3 +38,22 @@ async def test_a_partition_with_an_error_pauses(error: ErrorCode, pause: float) 
         harness.cluster.append(batch(2))
         await eventually(lambda: log.log_end_offset == 2)
         assert paused == [pause]
+
+
+async def test_a_defect_does_not_end_the_session() -> None:
+    async with running() as harness:
+        log = await harness.open()
+        fetched = log.fetched
+        calls: list[object] = []
+
+        async def failing(part: object, position: object) -> None:
+            calls.append(part)
+            if len(calls) == 1:
+                raise ValueError("a defect")
+            await fetched(part, position)  # type: ignore[arg-type]
+
+        log.fetched = failing  # type: ignore[method-assign,assignment]
+        with patch.object(broker_session, "LONGEST_PAUSE", 0.01):
+            harness.cluster.append(batch(2))
+            await eventually(lambda: log.log_end_offset == 2)
+        assert len(calls) > 1
