@@ -210,6 +210,15 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
         ("image.repository=sharebroker@sha256", "'/image/repository'"),
         ("redis=null", "missing property 'redis'"),
         ("tls=null", "missing property 'tls'"),
+        ("upstream=null", "missing property 'upstream'"),
+        ("upstream.key=null", "'/upstream': missing property 'key'"),
+        ("upstream.bootstrap=kafka://a:9092", "'/upstream/bootstrap'"),
+        ("upstream.secret=a", "upstream.secret needs upstream.bootstrap"),
+        (
+            "upstream.bootstrap=a:9092,upstream.secret=b,"
+            "roles.gateway.extraVolumes[0].name=upstream,roles.gateway.extraVolumes[0].hostPath.path=/tmp",
+            "roles.gateway.extraVolumes: upstream is a volume of the chart's own",
+        ),
         ("image.repository=null", "'/image': missing property 'repository'"),
         ("probes.startup=null", "'/probes': missing property 'startup'"),
         ("kafka.external=null", "'/kafka': missing property 'external'"),

@@ -59,6 +59,12 @@ volumes:
     secret:
       secretName: {{ $root.Values.redis.ca.secret | quote }}
   {{- end }}
+  {{- if and $root.Values.upstream.bootstrap $root.Values.upstream.secret }}
+  - name: upstream
+    secret:
+      secretName: {{ $root.Values.upstream.secret | quote }}
+      defaultMode: 0440
+  {{- end }}
   {{- with $values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -83,6 +89,14 @@ args:
   - --kafka-advertise={{ include "sharebroker.kafkaAdvertise" $root }}
   {{- else if eq .role "gateway" }}
   - --kafka=none
+  {{- end }}
+  {{- with $root.Values.upstream }}
+  {{- if .bootstrap }}
+  - --log=kafka://{{ .bootstrap }}
+  {{- if .secret }}
+  - --upstream-config=/etc/sharebroker/upstream/{{ .key }}
+  {{- end }}
+  {{- end }}
   {{- end }}
   {{- if include "sharebroker.tlsSecret" $root }}
   - --tls-cert=/etc/sharebroker/tls/tls.crt
@@ -180,6 +194,11 @@ volumeMounts:
   {{- if $root.Values.redis.ca.secret }}
   - name: redis-ca
     mountPath: /etc/sharebroker/redis-ca
+    readOnly: true
+  {{- end }}
+  {{- if and $root.Values.upstream.bootstrap $root.Values.upstream.secret }}
+  - name: upstream
+    mountPath: /etc/sharebroker/upstream
     readOnly: true
   {{- end }}
   {{- with $values.extraVolumeMounts }}
