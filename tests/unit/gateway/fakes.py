@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -11,7 +12,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.records import ClusterRecord, TopicRecord
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
@@ -21,6 +22,18 @@ from sharebroker_server.rpc.errors import wire
 from tests.testkit.memory.stream_log import MemoryStreamLog
 
 TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
+
+
+UPSTREAM: Final = "b1:9092,b2:9092"
+
+
+def move_upstream(cache: MetadataCache) -> None:
+    """Lets TOPIC be a topic of another cluster, at `UPSTREAM`."""
+    for record in (
+        ClusterRecord("c", upstream_addresses=UPSTREAM),
+        TopicRecord(replace(TOPIC, upstream=True)),
+    ):
+        cache.catalog.apply(record, cache.catalog.position + 1)
 
 
 class OwnerLookup:

@@ -19,7 +19,7 @@ from sharebroker_server.gateway.produce.append import IN_FLIGHT_BYTES
 from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
-from tests.unit.gateway.fakes import TOPIC, refusing
+from tests.unit.gateway.fakes import TOPIC, UPSTREAM, move_upstream, refusing
 from tests.unit.gateway.produce.requests import appending, produced
 
 
@@ -194,3 +194,14 @@ async def test_stream_is_not_read_beyond_its_in_flight_limit(harness: Harness) -
     assert sorted([(await call.read()).id for _ in range(3)]) == [0, 1, 2]
     assert gate.most == 2
     call.cancel()
+
+
+@pytest.mark.parametrize("topic", [{"name": "flights"}, {"topic_id": TOPIC.topic_id}])
+async def test_produce_to_an_upstream_cluster_names_its_address(
+    harness: Harness, topic: dict[str, str]
+) -> None:
+    move_upstream(harness.gateway.catalog)
+    (response,) = (await harness.produce.Produce(produced(0, b"batch", **topic))).responses
+    (part,) = response.partition_responses
+    assert (part.error_code, part.base_offset) == (ErrorCode.POLICY_VIOLATION, -1)
+    assert UPSTREAM in part.error_message

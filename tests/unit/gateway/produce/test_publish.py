@@ -11,6 +11,7 @@ from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.partitioner import partition_of
 from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.conftest import Harness
+from tests.unit.gateway.fakes import UPSTREAM, move_upstream
 from tests.unit.gateway.produce.requests import appending, records, refused
 
 
@@ -88,3 +89,11 @@ async def test_publish_failure_reports_the_published_records(harness: Harness) -
     error = await refused(harness.produce.Publish(pb.PublishRequest(topic="flights", records=some)))
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert error.metadata == {"published": "2", "failed_partitions": "1"}
+
+
+async def test_publish_to_an_upstream_cluster_names_its_address(harness: Harness) -> None:
+    move_upstream(harness.gateway.catalog)
+    request = pb.PublishRequest(topic="flights", records=records((None, "x")))
+    error = await refused(harness.produce.Publish(request))
+    assert error.code == ErrorCode.POLICY_VIOLATION
+    assert f"Topic 'flights' is in the Kafka cluster at {UPSTREAM}" in error.message

@@ -8,7 +8,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC
 from sharebroker_server.kafka_wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.fakes import TOPIC, move_upstream
 from tests.unit.gateway.kafka.api.harness import Harness
 
 Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -101,3 +101,10 @@ async def test_every_partition_has_the_error_of_the_version(
     harness.services.fail("AddPartitionsToTxn", ErrorCode.PRODUCER_FENCED)
     response = await harness.call(version, one_transaction(TOPIC.name), AddPartitionsToTxnResponse)
     assert results(response) == [code, code]
+
+
+async def test_topics_of_an_upstream_cluster_are_not_added(harness: Harness) -> None:
+    move_upstream(harness.gateway.catalog)
+    response = await harness.call(3, one_transaction(TOPIC.name), AddPartitionsToTxnResponse)
+    assert results(response) == [ErrorCode.POLICY_VIOLATION] * 2
+    assert not harness.services.requests["AddPartitionsToTxn"]

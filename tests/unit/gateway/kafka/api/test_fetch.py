@@ -14,7 +14,7 @@ from sharebroker_server.gateway.kafka.api.fetch import FetchReader, failed
 from sharebroker_server.gateway.kafka.topics import Located, Rejected, locate
 from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
 from sharebroker_server.security.acl import AclOperation
-from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.fakes import TOPIC, move_upstream
 from tests.unit.gateway.kafka.api.harness import Harness
 
 
@@ -147,3 +147,12 @@ async def test_the_response_limit_omits_records_after_the_first(harness: Harness
 def test_errors_that_java_does_not_expect_are_replaced(code: ErrorCode, sent: ErrorCode) -> None:
     result = failed(3, code, 12)
     assert (result.partition_index, result.error_code, result.high_watermark) == (3, sent, -1)
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+async def test_topics_of_an_upstream_cluster_are_not_read(harness: Harness, version: int) -> None:
+    move_upstream(harness.gateway.catalog)
+    response = await harness.call(version, request(version, 0, 1), FetchResponse)
+    codes = [part.error_code for topic in response.responses for part in topic.partitions]
+    assert codes == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
+    assert not harness.services.requests["Fetch"]

@@ -10,7 +10,7 @@ from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 from tests.testkit.authorizer import TableAuthorizer
-from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.fakes import TOPIC, UPSTREAM, move_upstream
 from tests.unit.gateway.kafka.api.harness import Harness, codes
 from tests.unit.record_log.batches import batch
 
@@ -160,3 +160,15 @@ async def test_one_transactional_batch_requires_the_permission_for_the_request(
     denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert [codes(topic.partition_responses) for topic in topics] == [{0: denied, 1: denied}, {2: denied}]
     assert not harness.services.requests
+
+
+@pytest.mark.parametrize(("version", "explained"), [(3, False), (7, False), (8, True), (13, True)])
+async def test_topics_of_an_upstream_cluster_are_not_written(
+    harness: Harness, version: int, explained: bool
+) -> None:
+    move_upstream(harness.gateway.catalog)
+    response = await harness.call(version, request(version, 0), ProduceResponse)
+    (part,) = response.responses[0].partition_responses
+    assert (part.error_code, part.base_offset) == (ErrorCode.POLICY_VIOLATION, -1)
+    assert (UPSTREAM in (part.error_message or "")) is explained
+    assert not harness.services.requests["Produce"]
