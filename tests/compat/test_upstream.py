@@ -269,13 +269,13 @@ def test_topics_are_created_and_changed_in_kafka(upstream: Upstream, side: Clust
     admin = AdminClient({"bootstrap.servers": side.kafka})
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     resource.add_incremental_config(_set("retention.ms", "1000"))
-    name = unique("topic")
+    name, deleted = unique("topic"), confluent_kafka.TopicPartition(topic, 0, 1)
     changes = {
         "create": admin.create_topics([NewTopic(name, 1, 1)])[name],
         "delete": admin.delete_topics([topic])[topic],
         "partitions": admin.create_partitions([NewPartitions(topic, 5)])[topic],
         "configs": admin.incremental_alter_configs([resource])[resource],
-        "records": admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 1)]).popitem()[1],
+        "records": next(iter(admin.delete_records([deleted]).values())),  # the client keeps the dict
     }
     codes = {change: refusal(future) for change, future in changes.items()}
     assert codes == dict.fromkeys(changes, ErrorCode.POLICY_VIOLATION)

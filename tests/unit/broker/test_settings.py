@@ -205,11 +205,11 @@ def test_the_log_of_another_cluster_has_addresses_and_properties(tmp_path: Path)
     assert alone is not None
     assert alone.addresses == "b1:9092,b2:9093"
     file = tmp_path / "client.properties"
-    file.write_text("bootstrap.servers=b3:9092\nclient.rack=r1")
+    file.write_text("bootstrap.servers=b3:9092\nclient.id=reader")
     for log, addresses in ((None, "b3:9092"), ("kafka://b1:9092", "b1:9092")):
         settings = parse_log(log, file)
         assert settings is not None
-        assert (settings.addresses, settings.properties.rack) == (addresses, "r1")
+        assert (settings.addresses, settings.properties.client_id) == (addresses, "reader")
     with pytest.raises(KafkaError, match=r"--log: it takes HOST:PORT"):
         parse_log("kafka://b1", None)
 
