@@ -319,8 +319,10 @@ def test_doctor_finds_nothing_at_a_usable_cluster(upstream: Upstream, side: Clus
 def test_data_with_another_log_is_refused(upstream: Upstream, tmp_path: Path) -> None:
     log = f"kafka://{upstream.kafka.bootstrap}"
     data = ["--data", str(tmp_path / "data")]
-    with serving([Serve(tmp_path, [*data, "--log", log], "first")]):
-        pass
+    first = Serve(tmp_path, [*data, "--log", log], "first")
+    with serving([first]):
+        kafka = AdminClient({"bootstrap.servers": str(first.facts["kafka"])})
+        until(lambda: kafka.list_topics(timeout=SECONDS).cluster_id, timeout=SECONDS)  # stored with the log
     command, environment = Serve(tmp_path, data).program
     done = subprocess.run(
         [*command, *data, "--grpc", "127.0.0.1:0", "--kafka", "none"],
