@@ -52,7 +52,7 @@ async def test_a_defect_does_not_end_the_session() -> None:
                 raise ValueError("a defect")
             await fetched(part, position)  # type: ignore[arg-type]
 
-        log.fetched = failing  # type: ignore[method-assign,assignment]
+        log.fetched = failing  # type: ignore[method-assign]
         with patch.object(broker_session, "LONGEST_PAUSE", 0.01):
             harness.cluster.append(batch(2))
             await eventually(lambda: log.log_end_offset == 2)
