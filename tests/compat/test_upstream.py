@@ -70,8 +70,11 @@ def broker_properties(authority: Authority) -> dict[str, object]:
     return {
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required user_reader="{WORD}";',
-        f"{ssl}.keystore.type": "PEM",
-        f"{ssl}.keystore.location": server.both,
+        # Kafka 2.8 accepts no PEM file whose key has no password.
+        f"{ssl}.keystore.type": "PKCS12",
+        f"{ssl}.keystore.location": server.pkcs12(WORD),
+        f"{ssl}.keystore.password": WORD,
+        f"{ssl}.key.password": WORD,
         f"{ssl}.truststore.type": "PEM",
         f"{ssl}.truststore.location": authority.file,
         f"{ssl}.client.auth": "required",

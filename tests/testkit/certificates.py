@@ -9,7 +9,9 @@ from pathlib import Path
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,17 @@ class Identity:
     def subject(self) -> str:
         """The subject of the certificate in RFC 2253 form."""
         return x509.load_pem_x509_certificate(self.certificate.read_bytes()).subject.rfc4514_string()
+
+    def pkcs12(self, password: str) -> Path:
+        """Returns a PKCS #12 file with key and certificate, encrypted by a password."""
+        key = serialization.load_pem_private_key(self.key.read_bytes(), None)
+        if not isinstance(key, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+            raise TypeError(f"no key for TLS: {type(key)}")
+        certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        encryption = serialization.BestAvailableEncryption(password.encode())
+        file = self.both.with_suffix(".p12")
+        file.write_bytes(serialize_key_and_certificates(b"key", key, certificate, None, encryption))
+        return file
 
     @property
     def der(self) -> bytes:
