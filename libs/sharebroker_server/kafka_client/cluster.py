@@ -37,7 +37,7 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 1.0
 """Seconds before a repetition (Kafka: retry.backoff.ms and retry.backoff.max.ms)."""
 
-_ELSEWHERE: Final = frozenset(
+STALE_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -228,7 +228,7 @@ class ClusterClient:
                         leader = await self._leader(topic, partition, refresh=failure is not None)
                         return await ask(await self.connection(leader.node_id, purpose), leader)
                     except KafkaError as error:
-                        if error.code not in _ELSEWHERE:
+                        if error.code not in STALE_METADATA:
                             raise
                         failure = error
                     await asyncio.sleep(next(pauses))

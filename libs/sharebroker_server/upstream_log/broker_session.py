@@ -9,6 +9,7 @@ import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import doubling
+from sharebroker_server.kafka_client.cluster import STALE_METADATA
 from sharebroker_server.kafka_client.core.fetch_session import FetchSession, Partition, Position
 from sharebroker_server.upstream_log.fetching import FetchedPartitions, fetch, fetches_by_id
 
@@ -28,22 +29,7 @@ LONGEST_PAUSE: Final = 5.0
 IDLE_SECONDS: Final = 1.0
 """The longest time in which a session without partitions looks for some."""
 
-_STALE: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
+_STALE: Final = STALE_METADATA | {ErrorCode.REQUEST_TIMED_OUT}
 """Errors after which the metadata is refreshed."""
 
 

@@ -209,9 +209,9 @@ class Process:
             await catalog.start()
         except LogUnavailable as error:
             raise invalid(f"The catalog cannot be read: {error}") from error
+        stack.push_async_callback(catalog.stop)
         _log_ignored_levels(settings, catalog)
         upstream = await _upstream(settings, catalog, stack)
-        stack.push_async_callback(catalog.stop)
         access.open(catalog)
         rechecks: list[VerifyState] = [catalog.recheck]
         stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
