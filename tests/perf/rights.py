@@ -8,7 +8,6 @@ one changes with every pair.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,17 +15,14 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from tests.perf.clients import Work
-from tests.perf.compare import Outcomes, Side, comparisons, measure, table
-from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Target
-from tests.perf.report import machine
-from tests.perf.rows import run_slice
-from tests.perf.servers import Serving, serving
+from tests.perf.compare import Outcomes, Side
+from tests.perf.kafka.programs import Programs, Sizes, Target
+from tests.perf.listeners import Driven, amounts, available, compare
+from tests.perf.servers import serving
 from tests.perf.slices import SLICES, each_in_slices
 from tests.perf.users import USER, add_users, client_config, options
-from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.testkit.certificates import Authority
 
 GRPC: Final = ("publish", "each")
@@ -34,8 +30,6 @@ KAFKA: Final = ("producer", "implicit1")
 HEADS: Final = ("open", "users and ACLs", "users and ACLs / open")
 
 ACLS: Final = 10_000
-RECORDS: Final = 2_000_000
-QUICK_RECORDS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +63,7 @@ class Plan:
                 programs.prepare(self.kafka)
             login = f"&user={USER}&password_file={folder / USER}" if secured else ""
             address = f"tls://{server.address}?ca={authority.file}{login}"
-            yield Driven(server, address, programs, self.records // SLICES)
-
-
-@dataclass(frozen=True, slots=True)
-class Driven:
-    """A server with the programs that drive it, and its address for the Python client.
-
-    `records` are those of a slice.
-    """
-
-    serving: Serving
-    address: str
-    programs: Programs
-    records: int
-
-    def run(self, name: str, number: int) -> dict[str, float]:
-        """Runs a slice of a program; returns its figures, with CPU in microseconds a record."""
-        if name not in GRPC:
-            return dict(self.programs.run(name))
-        work = Work(self.address, f"rights-{number}", f"{name}-{number}", self.records)
-        return run_slice(self.serving, name, work)
+            yield Driven(server, programs, Work(address, "rights", records=self.records // SLICES))
 
 
 def main(
@@ -98,21 +72,8 @@ def main(
     quick: Annotated[bool, typer.Option(help="One short pair: does it work?")] = False,
 ) -> None:
     """Compare a server with users and ACLs to one without; exit code 1 when something failed."""
-    progress = Console(stderr=True)
-    for variable in JAVA_VARIABLES:
-        os.environ.pop(variable, None)
-    with_kafka = is_there(SERVER) and is_there(CLIENTS["4.3.1"])
-    if not with_kafka:
-        progress.print("Kafka's clients are skipped, since their jars are missing: make kafka")
-    pairs = 1 if quick else pairs
-    sizes, records = (QUICK, QUICK_RECORDS) if quick else (Sizes(), RECORDS)
-    found, failures = measure(Plan(sizes, records, acls, KAFKA if with_kafka else ()), pairs, progress)
-    rows = [row for row in comparisons(found) if row.figure in ("rate", "server_cpu")]
-    typer.echo(f"{acls:,} ACLs, --fsync everysec, medians of {pairs} pairs. {machine()}\n")
-    typer.echo(table(rows, HEADS))
-    for failure in failures:
-        typer.echo(f"failed: {failure}")
-    raise typer.Exit(1 if failures else 0)
+    plan = Plan(*amounts(quick), acls, available(KAFKA))
+    compare(plan, 1 if quick else pairs, HEADS, f"{acls:,} ACLs, ")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ and both servers share the machine, so that the rates do not show what more core
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,21 +14,16 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from tests.perf.clients import Work
-from tests.perf.compare import Outcomes, Side, comparisons, measure, table
-from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Target
-from tests.perf.report import machine
-from tests.perf.rows import run_slice
-from tests.perf.servers import Serving, serving
+from tests.perf.compare import Outcomes, Side
+from tests.perf.kafka.programs import Programs, Sizes, Target
+from tests.perf.listeners import Driven, amounts, available, compare
+from tests.perf.servers import serving
 from tests.perf.slices import SLICES, each_in_slices
-from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 
 GRPC: Final = ("publish", "range", "each")
 KAFKA: Final = ("producer", "implicit1", "implicit4")
-RECORDS: Final = 2_000_000
-QUICK_RECORDS: Final = 200_000
 PARTITIONS: Final = 8
 
 
@@ -57,24 +51,8 @@ class Plan:
             programs = Programs(Target(server.kafka, (server.pid,)), self.sizes.divided(SLICES))
             if kafka := [name for name in self.names if name in KAFKA]:
                 programs.prepare(kafka)
-            yield Driven(server, programs, self.records // SLICES)
-
-
-@dataclass(frozen=True, slots=True)
-class Driven:
-    """A server with the programs that drive it; `records` are those of a slice."""
-
-    serving: Serving
-    programs: Programs
-    records: int
-
-    def run(self, name: str, number: int) -> dict[str, float]:
-        """Runs a slice of a program; returns its figures, with CPU in microseconds a record."""
-        if name not in GRPC:
-            return dict(self.programs.run(name))
-        topic, group = f"several-{number}", f"{name}-{number}"
-        work = Work(self.serving.address, topic, group, self.records, partitions=PARTITIONS)
-        return run_slice(self.serving, name, work)
+            work = Work(server.address, "several", records=self.records // SLICES, partitions=PARTITIONS)
+            yield Driven(server, programs, work)
 
 
 def main(
@@ -84,25 +62,11 @@ def main(
     only: Annotated[list[str] | None, typer.Option(help=f"Only these of {', '.join(GRPC + KAFKA)}.")] = None,
 ) -> None:
     """Compare a server of several processes to one of one process; exit code 1 when something failed."""
-    progress = Console(stderr=True)
-    for variable in JAVA_VARIABLES:
-        os.environ.pop(variable, None)
-    with_kafka = is_there(SERVER) and is_there(CLIENTS["4.3.1"])
-    if not with_kafka:
-        progress.print("Kafka's clients are skipped, since their jars are missing: make kafka")
-    names = [name for name in (*GRPC, *(KAFKA if with_kafka else ())) if not only or name in only]
+    names = [name for name in (*GRPC, *available(KAFKA)) if not only or name in only]
     if "publish" not in names and set(names) & set(GRPC):
         names.insert(0, "publish")  # the others read its records
-    pairs = 1 if quick else pairs
-    sizes, records = (QUICK, QUICK_RECORDS) if quick else (Sizes(), RECORDS)
-    found, failures = measure(Plan(processes, sizes, records, names), pairs, progress)
-    rows = [row for row in comparisons(found) if row.figure in ("rate", "server_cpu")]
     heads = ("1 process", f"{processes} processes", f"{processes} / 1")
-    typer.echo(f"--fsync everysec, medians of {pairs} pairs. {machine()}\n")
-    typer.echo(table(rows, heads))
-    for failure in failures:
-        typer.echo(f"failed: {failure}")
-    raise typer.Exit(1 if failures else 0)
+    compare(Plan(processes, *amounts(quick), names), 1 if quick else pairs, heads, "")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_servers_differ_in_their_processes_only(tmp_path: Path, monkeypatch: pyt
     with ExitStack() as stack:
         for side in SIDES:
             driven = stack.enter_context(Plan(4, QUICK, 10, GRPC)._server(side, tmp_path / side))
-            assert driven.records == 5
+            assert driven.work.records == 5
     (fsync, one), (again, four) = started
     assert fsync == again
     assert ["4" if word == "1" else word for word in one] == list(four)
