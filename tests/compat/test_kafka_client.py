@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, ClusterClient
 from sharebroker_server.kafka_client.connection import ConnectionSettings
@@ -20,6 +20,7 @@ from tests.support.client import unique
 from tests.support.kafka_jars import SERVER, UPSTREAMS, is_there
 from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.support.kafka_tools import needs_kafka
+from tests.support.kafka_topics import create_topic, produce
 
 pytestmark = [needs_kafka, pytest.mark.xdist_group("kafka_client")]
 SECONDS = 30.0
@@ -99,27 +100,13 @@ async def reader(kafka: KafkaCluster) -> AsyncIterator[Reader]:
     made.cluster.close()
 
 
-def create(kafka: KafkaCluster, partitions: int = 1) -> str:
-    name = unique("topic")
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(SECONDS)
-    return name
-
-
-def produce(kafka: KafkaCluster, topic: str, values: list[bytes], **settings: object) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 50, **settings})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert not producer.flush(SECONDS)
-
-
 def batches(part: FetchResponse.PartitionData) -> list[StoredBatch]:
     records = part.records or b""
     return list(stored_batches(records[: whole_batches(records)]))
 
 
 async def test_batches_of_every_codec_arrive_whole(kafka: KafkaCluster, reader: Reader) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     for codec in CODECS:
         produce(kafka, topic, [b"v" * 1000] * 100, **{"compression.type": codec})
     await reader.cluster.refresh([topic])
@@ -145,7 +132,7 @@ async def test_batches_of_every_codec_arrive_whole(kafka: KafkaCluster, reader: 
 
 
 async def test_a_session_reports_only_news(kafka: KafkaCluster, reader: Reader) -> None:
-    first, second = create(kafka), create(kafka)
+    first, second = create_topic(kafka), create_topic(kafka)
     await reader.cluster.refresh([first, second])
     wanted = {(first, 0): Position(0, 1 << 20), (second, 0): Position(0, 1 << 20)}
     assert set(await reader.fetch(wanted)) == set(wanted)
@@ -162,7 +149,7 @@ async def test_a_session_reports_only_news(kafka: KafkaCluster, reader: Reader) 
 async def test_aborted_transactions_are_listed_for_committed_readers(
     kafka: KafkaCluster, reader: Reader
 ) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": kafka.bootstrap, "transactional.id": unique("transaction")}
     )
@@ -182,7 +169,7 @@ async def test_aborted_transactions_are_listed_for_committed_readers(
 
 
 async def test_added_partitions_and_removed_topics_are_noticed(kafka: KafkaCluster, reader: Reader) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     assert set((await reader.cluster.refresh()).topics[topic].leaders) == {0}
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(SECONDS)

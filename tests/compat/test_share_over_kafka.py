@@ -9,7 +9,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.cluster import ClusterClient
@@ -17,9 +17,9 @@ from sharebroker_server.kafka_client.connection import ConnectionSettings
 from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.upstream_log.sessions import UpstreamLogs
-from tests.support.client import unique
 from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.support.kafka_tools import needs_kafka
+from tests.support.kafka_topics import create_topic, produce
 from tests.testkit.waiting import eventually
 from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, Harness, code
 
@@ -53,20 +53,6 @@ async def leading(kafka: KafkaCluster, topic: str) -> AsyncIterator[Harness]:
         client.close()
 
 
-def create(kafka: KafkaCluster, copies: int = 1, **config: str) -> str:
-    name = unique("topic")
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 1, copies, config=config)])[name].result(SECONDS)
-    return name
-
-
-def produce(kafka: KafkaCluster, topic: str, values: list[bytes]) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert not producer.flush(SECONDS)
-
-
 async def acquired(harness: Harness, **fields: Any) -> list[tuple[int, int]]:
     (part,) = await harness.acquire(**fields)
     assert not part.error_code, part
@@ -74,7 +60,7 @@ async def acquired(harness: Harness, **fields: Any) -> list[tuple[int, int]]:
 
 
 async def test_records_are_delivered_once_accepted_and_again_once_released(kafka: KafkaCluster) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     async with leading(kafka, topic) as harness:
         produce(kafka, topic, [b"v"] * 10)
         assert await acquired(harness, max_wait_ms=5000) == [(0, 9)]
@@ -87,7 +73,7 @@ async def test_records_are_delivered_once_accepted_and_again_once_released(kafka
 
 
 async def test_changes_of_records_are_refused(kafka: KafkaCluster) -> None:
-    async with leading(kafka, create(kafka)) as harness:
+    async with leading(kafka, create_topic(kafka)) as harness:
         led = await harness.leadership.led(harness.topic_id, 0)
         with pytest.raises(KafkaError, match="another Kafka cluster") as refused:
             _ = led.own_log
@@ -95,7 +81,7 @@ async def test_changes_of_records_are_refused(kafka: KafkaCluster) -> None:
 
 
 async def test_deleted_records_are_not_waited_for(kafka: KafkaCluster) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     async with leading(kafka, topic) as harness:
         produce(kafka, topic, [b"v"] * 10)
         assert await acquired(harness, max_records=5, acquire_mode=1, max_wait_ms=5000) == [(0, 4)]
@@ -111,7 +97,7 @@ async def test_deleted_records_are_not_waited_for(kafka: KafkaCluster) -> None:
 
 
 async def test_a_deleted_topic_ends_deliveries_and_nothing_else(kafka: KafkaCluster) -> None:
-    topic, other = create(kafka), create(kafka)
+    topic, other = create_topic(kafka), create_topic(kafka)
     async with leading(kafka, topic) as harness:
         produce(kafka, topic, [b"v"])
         assert await acquired(harness, max_wait_ms=5000) == [(0, 0)]
@@ -129,7 +115,7 @@ async def test_a_deleted_topic_ends_deliveries_and_nothing_else(kafka: KafkaClus
 
 async def test_deliveries_go_on_with_the_next_leader(tmp_path: Path) -> None:
     with running_kafka(tmp_path, brokers=2) as kafka:
-        topic = create(kafka, 2, **{"min.insync.replicas": "1"})
+        topic = create_topic(kafka, copies=2, config={"min.insync.replicas": "1"})
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         async with leading(kafka, topic) as harness:
             produce(kafka, topic, [b"v"] * 10)
@@ -147,7 +133,9 @@ async def test_deliveries_go_on_with_the_next_leader(tmp_path: Path) -> None:
 
 async def test_state_follows_a_log_that_an_unclean_election_cut(tmp_path: Path) -> None:
     with running_kafka(tmp_path, brokers=2) as kafka:
-        topic = create(kafka, 2, **{"unclean.leader.election.enable": "true", "min.insync.replicas": "1"})
+        topic = create_topic(
+            kafka, copies=2, config={"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+        )
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         leader = admin.list_topics(topic, SECONDS).topics[topic].partitions[0].leader
         behind = kafka.brokers[1 - leader]

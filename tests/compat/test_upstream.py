@@ -22,6 +22,7 @@ from tests.support.client import connected, rejection, unique
 from tests.support.kafka_jars import SERVER, UPSTREAMS, JarSet, is_there
 from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.support.kafka_tools import needs_kafka
+from tests.support.kafka_topics import create_topic
 from tests.testkit.brokers import Cluster, Serve, one_process, serving
 from tests.testkit.certificates import Authority, Identity
 from tests.testkit.waiting import until
@@ -105,9 +106,7 @@ def side(upstream: Upstream) -> Iterator[Cluster]:
 
 def create(upstream: Upstream, side: Cluster, partitions: int = 1, **config: str) -> str:
     """Creates a topic in Kafka; returns its name once Sharebroker has it."""
-    name = unique("topic")
-    admin = AdminClient({"bootstrap.servers": upstream.kafka.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(SECONDS)
+    name = create_topic(upstream.kafka, partitions, config=config)
     until(lambda: partitions_of(side, name) == partitions, timeout=SECONDS)
     return name
 

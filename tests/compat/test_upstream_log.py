@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.cluster import ClusterClient
@@ -20,6 +20,7 @@ from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 from tests.support.client import unique
 from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.support.kafka_tools import needs_kafka
+from tests.support.kafka_topics import create_topic, produce
 from tests.support.lease import Lease
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.waiting import eventually
@@ -34,20 +35,6 @@ NAME = "partition:t:0"
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with running_kafka(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster
-
-
-def create(kafka: KafkaCluster, **config: str) -> str:
-    name = unique("topic")
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(SECONDS)
-    return name
-
-
-def produce(kafka: KafkaCluster, topic: str, values: list[bytes], **settings: object) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20, **settings})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert not producer.flush(SECONDS)
 
 
 @asynccontextmanager
@@ -79,7 +66,7 @@ async def read_all(log: UpstreamLog, offset: int = 0, *, committed: bool = False
 
 
 async def test_records_arrive_without_a_reader(kafka: KafkaCluster) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     produce(kafka, topic, [b"before"] * 3)
     async with following(kafka, topic) as log:
         assert (log.log_start_offset, log.log_end_offset, log.last_stable_offset) == (0, 3, 3)
@@ -96,7 +83,7 @@ async def test_records_arrive_without_a_reader(kafka: KafkaCluster) -> None:
 
 
 async def test_readers_behind_the_tail_read_everything(kafka: KafkaCluster) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     async with following(kafka, topic, limits=Limits(cached=200_000, tail=100_000)) as log:
         produce(kafka, topic, [b"v" * 1000] * 3000, **{"batch.size": 50_000})
         await log.refresh()
@@ -112,7 +99,7 @@ async def test_readers_behind_the_tail_read_everything(kafka: KafkaCluster) -> N
 
 
 async def test_aborted_transactions_are_known_for_committed_readers(kafka: KafkaCluster) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     async with following(kafka, topic) as log:
         produce(kafka, topic, [b"plain"])
         producer = confluent_kafka.Producer(
@@ -137,7 +124,7 @@ async def test_aborted_transactions_are_known_for_committed_readers(kafka: Kafka
 
 
 async def test_deleted_records_move_the_log_start(kafka: KafkaCluster) -> None:
-    topic = create(kafka)
+    topic = create_topic(kafka)
     produce(kafka, topic, [b"v"] * 10)
     async with following(kafka, topic) as log:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})

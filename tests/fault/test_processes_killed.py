@@ -7,8 +7,8 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import grpc
@@ -39,6 +39,18 @@ def several(folder: Path) -> Iterator[Serve]:
         yield serve
     finally:
         serve.kill()
+
+
+@asynccontextmanager
+async def under_load(serve: Serve) -> AsyncIterator[Traffic]:
+    """Publishes and consumes during the block, after which every record must be accepted once."""
+    async with connected(serve.address) as client:
+        topic, topic_id = await client.create(4)
+        traffic = Traffic(serve.address, topic, await client.group())
+        async with traffic.flowing() as books:
+            yield traffic
+            await traffic.drain(client, topic_id)
+        assert not books.broken
 
 
 def brokers(serve: Serve) -> list[int]:
@@ -79,67 +91,47 @@ def replaced(serve: Serve, pid: int) -> None:
 
 async def test_the_shared_port_serves_until_a_killed_broker_returns(tmp_path: Path) -> None:
     with several(tmp_path) as serve:
-        async with connected(serve.address) as client:
-            topic, topic_id = await client.create(4)
-            traffic = Traffic(serve.address, topic, await client.group())
-            async with traffic.flowing() as books:
-                for pid in brokers(serve):
-                    await asyncio.to_thread(replaced, serve, pid)
-                    await traffic.moves()
-                await traffic.drain(client, topic_id)
-            assert not books.broken
+        async with under_load(serve) as traffic:
+            for pid in brokers(serve):
+                await asyncio.to_thread(replaced, serve, pid)
+                await traffic.moves()
         assert serve.log.count(EXITED) == PROCESSES
         assert serve.stop() == 0
 
 
 async def test_brokers_that_stop_under_load_lose_nothing(tmp_path: Path) -> None:
     with several(tmp_path) as serve:
-        async with connected(serve.address) as client:
-            topic, topic_id = await client.create(4)
-            traffic = Traffic(serve.address, topic, await client.group())
-            async with traffic.flowing() as books:
-                stopped = brokers(serve)
-                assert await asyncio.to_thread(serve.stop) == 0
-                assert all(map(ended, stopped))
-                assert not serve.ready_file.exists()
-                assert not responds(f"unix://{tmp_path}/data/valkey/redis.sock")
-                await asyncio.to_thread(serve.start)
-                await traffic.moves()
-                await traffic.drain(client, topic_id)
-            assert not books.broken
+        async with under_load(serve) as traffic:
+            stopped = brokers(serve)
+            assert await asyncio.to_thread(serve.stop) == 0
+            assert all(map(ended, stopped))
+            assert not serve.ready_file.exists()
+            assert not responds(f"unix://{tmp_path}/data/valkey/redis.sock")
+            await asyncio.to_thread(serve.start)
+            await traffic.moves()
         assert "killing" not in serve.log
         assert "Traceback" not in serve.log
 
 
 async def test_a_killed_supervisor_leaves_nothing_and_loses_nothing(tmp_path: Path) -> None:
     with several(tmp_path) as serve:
-        async with connected(serve.address) as client:
-            topic, topic_id = await client.create(4)
-            traffic = Traffic(serve.address, topic, await client.group())
-            async with traffic.flowing() as books:
-                assert serve.process is not None
-                children = list(_children(serve.process.pid))
-                assert len(children) == PROCESSES + 1
-                await asyncio.to_thread(serve.kill)
-                await eventually(lambda: all(map(ended, children)))
-                await asyncio.to_thread(serve.start)
-                await traffic.moves()
-                await traffic.drain(client, topic_id)
-            assert not books.broken
+        async with under_load(serve) as traffic:
+            assert serve.process is not None
+            children = list(_children(serve.process.pid))
+            assert len(children) == PROCESSES + 1
+            await asyncio.to_thread(serve.kill)
+            await eventually(lambda: all(map(ended, children)))
+            await asyncio.to_thread(serve.start)
+            await traffic.moves()
 
 
 async def test_brokers_recover_from_a_killed_embedded_valkey(tmp_path: Path) -> None:
     with several(tmp_path) as serve:
-        async with connected(serve.address) as client:
-            topic, topic_id = await client.create(4)
-            traffic = Traffic(serve.address, topic, await client.group())
-            async with traffic.flowing() as books:
-                assert serve.process is not None
-                (valkey,) = set(_children(serve.process.pid)) - set(brokers(serve))
-                os.kill(valkey, signal.SIGKILL)
-                await traffic.moves()
-                await traffic.drain(client, topic_id)
-            assert not books.broken
+        async with under_load(serve) as traffic:
+            assert serve.process is not None
+            (valkey,) = set(_children(serve.process.pid)) - set(brokers(serve))
+            os.kill(valkey, signal.SIGKILL)
+            await traffic.moves()
         assert EXITED not in serve.log
         assert serve.stop() == 0
 

@@ -132,6 +132,11 @@ class Cluster:
         """The address for Kafka clients."""
         return self.processes[-1].kafka
 
+    @property
+    def gateways(self) -> list[Serve]:
+        """The brokers with the role gateway."""
+        return [serve for serve in self.processes if serve.name.startswith(("all", "gateway"))]
+
     def process(self, role: str) -> Serve:
         """Returns the broker with a role."""
         return next(serve for serve in self.processes if serve.name in (role, "all"))
@@ -148,35 +153,43 @@ def one_process(*options: str) -> Iterator[Cluster]:
 
 
 @contextlib.contextmanager
-def three_brokers(*options: str) -> Iterator[Cluster]:
-    """Runs three brokers of one cluster with all roles each, with ids 1, 2 and 3 and a common Redis."""
-    with (
-        tempfile.TemporaryDirectory(prefix="sharebroker-") as name,
-        running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis,
-    ):
+def equal_brokers(
+    number: int, *options: str, fsync: str = "always", settled: bool = True
+) -> Iterator[Cluster]:
+    """Runs brokers of one cluster with all roles each, with ids from 1 on and a common Redis.
+
+    With `settled` it waits until they list each other, which needs calls without TLS and users.
+    """
+    with tempfile.TemporaryDirectory(prefix="sharebroker-") as name, _common_redis(fsync) as redis:
         serves = [
-            Serve(Path(name), ["--redis", redis.url, "--set", f"node.id={number}", *options], f"all-{number}")
-            for number in (1, 2, 3)
+            Serve(
+                Path(name), ["--redis", redis.url, "--set", f"node.id={node_id}", *options], f"all-{node_id}"
+            )
+            for node_id in range(1, number + 1)
         ]
         with serving(serves):
             # A broker gets no partitions until the others list it; later they would move during a test.
-            for serve in serves:
-                until(partial(lists_brokers, serve.address, len(serves)), START_SECONDS)
+            for serve in serves if settled else ():
+                until(partial(lists_brokers, serve.address, number), START_SECONDS)
             yield Cluster(serves, redis.url, redis)
 
 
+three_brokers = partial(equal_brokers, 3)
+
+
 @contextlib.contextmanager
-def four_processes(*options: str) -> Iterator[Cluster]:
+def four_processes(*options: str, fsync: str = "always") -> Iterator[Cluster]:
     """Runs each role in its own broker, with a common Redis."""
-    with (
-        tempfile.TemporaryDirectory(prefix="sharebroker-") as name,
-        running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis,
-    ):
+    with tempfile.TemporaryDirectory(prefix="sharebroker-") as name, _common_redis(fsync) as redis:
         serves = [
             Serve(Path(name), ["--redis", redis.url, "--roles", role, *options], role) for role in ROLES
         ]
         with serving(serves):
             yield Cluster(serves, redis.url, redis)
+
+
+def _common_redis(fsync: str) -> contextlib.AbstractContextManager[Server]:
+    return running("valkey", "--appendonly", "yes", "--appendfsync", fsync)
 
 
 @contextlib.contextmanager

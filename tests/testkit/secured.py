@@ -88,9 +88,8 @@ def secured(
     with start(*tls, *users, mechanisms, *options) as cluster:
         place = Secured(cluster, authority, password_file)
         until(lambda: "first user created" in place.logs, _SECONDS)
-        for process in cluster.processes:
-            if process.name.startswith(("all", "gateway")):
-                until(partial(_authenticates, place.address(listener=process.address)), _SECONDS)
+        for gateway in cluster.gateways:
+            until(partial(_authenticates, place.address(listener=gateway.address)), _SECONDS)
         yield place
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -19,8 +17,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from tests.integration.security.users import SECONDS, Users, serving_users
 from tests.support.client import rejection_of
-from tests.testkit.brokers import Cluster, Serve
-from tests.testkit.servers import running
+from tests.testkit.brokers import equal_brokers
 
 pytestmark = pytest.mark.servers
 
@@ -30,29 +27,10 @@ LONGEST: Final = float(os.environ.get("LONGEST", "5"))
 `make security` permits the documented second. `make test` permits more: other tests use the same cores."""
 
 
-@contextmanager
-def two_brokers(*options: str) -> Iterator[Cluster]:
-    """Runs two brokers of one cluster with all roles each."""
-    with (
-        tempfile.TemporaryDirectory(prefix="sharebroker-") as name,
-        running("valkey", "--appendonly", "yes") as redis,
-        ExitStack() as stack,
-    ):
-        serves = [
-            Serve(Path(name), ["--redis", redis.url, "--set", f"node.id={number}", *options], f"all-{number}")
-            for number in (1, 2)
-        ]
-        for serve in serves:
-            serve.launch()
-            stack.callback(serve.stop)
-        for serve in serves:
-            serve.wait()
-        yield Cluster(serves, redis.url, redis)
-
-
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
-    with serving_users(tmp_path_factory.mktemp("revocation"), two_brokers) as made:
+    start = partial(equal_brokers, 2, fsync="everysec", settled=False)
+    with serving_users(tmp_path_factory.mktemp("revocation"), start) as made:
         yield made
 
 

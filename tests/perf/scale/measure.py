@@ -22,15 +22,11 @@ from tests.perf.clients import Work
 from tests.perf.processes import end, run_client
 from tests.perf.procfs import usage
 from tests.perf.scale.model import BROKER, CLIENT, REDIS, Idle
-from tests.testkit.brokers import ROLES, START_SECONDS, Serve, lists_brokers, serving
-from tests.testkit.servers import running
-from tests.testkit.waiting import until
+from tests.testkit.brokers import Serve, equal_brokers, four_processes
 
 CLIENT_SECONDS: Final = 240.0
 PARTITIONS: Final = 8
 """Partitions of each program's topic, so that each broker leads some."""
-
-DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "everysec")
 
 PROGRAMS: Final[Mapping[str, str]] = {
     "publish": "publish in batches",
@@ -68,7 +64,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class MeasuredCluster:
     """A running cluster: the addresses of its gateways, and the ids of its processes by station."""
 
     addresses: Sequence[str]
@@ -102,28 +98,16 @@ class Cluster:
 
 
 @contextmanager
-def started(layout: Layout) -> Iterator[Cluster]:
+def started(layout: Layout) -> Iterator[MeasuredCluster]:
     """Starts a cluster, and stops it at the end."""
-    with (
-        tempfile.TemporaryDirectory(prefix="sharebroker-scale-") as name,
-        running("valkey", *DURABLE) as redis,
-    ):
-        make = partial(Serve, Path(name))
-        if layout.brokers:
-            numbers = range(1, layout.brokers + 1)
-            serves = [make(["--redis", redis.url, "--set", f"node.id={n}"], f"all-{n}") for n in numbers]
-        else:
-            serves = [make(["--redis", redis.url, "--roles", role], role) for role in ROLES]
-        with serving(serves):
-            gateways = [each.address for each in serves if each.name.startswith(("all", "gateway"))]
-            if layout.brokers:  # a broker gets partitions only once the others list it
-                for address in gateways:
-                    until(partial(lists_brokers, address, layout.brokers), START_SECONDS)
-            pids: dict[str, list[int]] = {REDIS: [redis.process.pid]}
-            for serve in serves:
-                assert serve.process is not None
-                pids.setdefault(BROKER if layout.brokers else serve.name, []).append(serve.process.pid)
-            yield Cluster(gateways, pids)
+    start = partial(equal_brokers, layout.brokers) if layout.brokers else four_processes
+    with start(fsync="everysec") as cluster:
+        assert cluster.redis is not None
+        pids: dict[str, list[int]] = {REDIS: [cluster.redis.process.pid]}
+        for serve in cluster.processes:
+            assert serve.process is not None
+            pids.setdefault(BROKER if layout.brokers else serve.name, []).append(serve.process.pid)
+        yield MeasuredCluster([serve.address for serve in cluster.gateways], pids)
 
 
 def measured(layout: Layout, records: Mapping[str, int]) -> dict[str, Outcome]:
