@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sharebroker.cli.probe import DEFAULT_URL, probe
+from sharebroker.cli.commands.probe import DEFAULT_URL, probe
 from tests.architecture.sources import ROOT
 from tests.testkit.brokers import Serve
 from tests.testkit.waiting import until

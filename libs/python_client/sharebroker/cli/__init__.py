@@ -16,7 +16,7 @@ EXTRA: Final = ("rich", "typer")
 def main() -> None:
     """Runs the command line. `probe` imports nothing else, because health checks run it often."""
     if sys.argv[1:2] == ["probe"]:
-        from sharebroker.cli.probe import probe
+        from sharebroker.cli.commands.probe import probe
 
         sys.exit(probe(sys.argv[2:]))
     try:

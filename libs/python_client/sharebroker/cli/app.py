@@ -30,56 +30,62 @@ class ListedCommand(NamedTuple):
 
 COMMANDS: Final = {
     "produce": ListedCommand(
-        "sharebroker.cli.produce:produce",
+        "sharebroker.cli.commands.produce:produce",
         "Publish one record per line, JSON line or CSV row; exit when all are durable.",
     ),
     "consume": ListedCommand(
-        "sharebroker.cli.consume:consume",
+        "sharebroker.cli.commands.consume:consume",
         "Print the records of a topic, one per line, and acknowledge each.",
     ),
     "work": ListedCommand(
-        "sharebroker.cli.work:work",
+        "sharebroker.cli.commands.work:work",
         "Run CMD for each record, with the payload on its standard input and the position in its "
         "environment.",
     ),
     "verify": ListedCommand(
-        "sharebroker.cli.verify:verify",
+        "sharebroker.cli.commands.verify:verify",
         "Check a group's stored state against its logs, and report the outcome of every offset.",
     ),
     "trace": ListedCommand(
-        "sharebroker.cli.trace:trace",
+        "sharebroker.cli.commands.trace:trace",
         "Show a record's history from Jaeger: its publishing, deliveries and acknowledgements.",
     ),
     "top": ListedCommand(
-        "sharebroker.cli.top:top",
+        "sharebroker.cli.commands.top:top",
         "Show groups and topics with their rates, again and again, until Ctrl-C.",
     ),
-    "bench": ListedCommand("sharebroker.cli.bench:app", "Measure publishing, consuming and latency."),
+    "bench": ListedCommand(
+        "sharebroker.cli.commands.bench:app", "Measure publishing, consuming and latency."
+    ),
     "probe": ListedCommand(
-        "sharebroker.cli.probe:listed",
+        "sharebroker.cli.commands.probe:listed",
         "Check whether a server is started, ready or live. Exit code 0 for yes, 1 for no, 2 for wrong usage.",
     ),
     "topics": ListedCommand(
-        "sharebroker.cli.topics:app", "Create, list, describe, change and delete topics."
+        "sharebroker.cli.commands.topics:app", "Create, list, describe, change and delete topics."
     ),
-    "records": ListedCommand("sharebroker.cli.records:app", "Show stored records without consuming them."),
+    "records": ListedCommand(
+        "sharebroker.cli.commands.records:app", "Show stored records without consuming them."
+    ),
     "groups": ListedCommand(
-        "sharebroker.cli.groups:app",
+        "sharebroker.cli.commands.groups:app",
         "List, describe, configure and delete share groups; reset their offsets.",
     ),
     "dead-letters": ListedCommand(
-        "sharebroker.cli.dead_letters:app",
+        "sharebroker.cli.commands.dead_letters:app",
         "List, summarise, show, redrive and discard dead letters: records that groups failed to process.",
     ),
-    "state": ListedCommand("sharebroker.cli.state:app", "Show the persisted state of share-partitions."),
-    "context": ListedCommand(
-        "sharebroker.cli.context:app", "Set, list, choose and delete contexts: servers with a login."
+    "state": ListedCommand(
+        "sharebroker.cli.commands.state:app", "Show the persisted state of share-partitions."
     ),
-    "users": ListedCommand("sharebroker.cli.users:app", "Create, list and delete users."),
-    "acls": ListedCommand("sharebroker.cli.acls:app", "List, add and remove ACLs: who may do what."),
-    "quotas": ListedCommand("sharebroker.cli.quotas:app", "Set, list and remove quotas of clients."),
+    "context": ListedCommand(
+        "sharebroker.cli.commands.context:app", "Set, list, choose and delete contexts: servers with a login."
+    ),
+    "users": ListedCommand("sharebroker.cli.commands.users:app", "Create, list and delete users."),
+    "acls": ListedCommand("sharebroker.cli.commands.acls:app", "List, add and remove ACLs: who may do what."),
+    "quotas": ListedCommand("sharebroker.cli.commands.quotas:app", "Set, list and remove quotas of clients."),
     "features": ListedCommand(
-        "sharebroker.cli.features:app", "List and set the levels of the cluster's features."
+        "sharebroker.cli.commands.features:app", "List and set the levels of the cluster's features."
     ),
 }
 """The commands of this distribution. The overview is printed without importing their modules."""

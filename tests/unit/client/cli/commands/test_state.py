@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from sharebroker.cli.state import record_row, runs, side_by_side, state_document
+from sharebroker.cli.commands.state import record_row, runs, side_by_side, state_document
 from sharebroker.inspection import StoredState, StoredStateBatch, StoredStateRecord
 
 

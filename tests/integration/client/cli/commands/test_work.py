@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from sharebroker import Acl, Admin, Producer
 from sharebroker.cli.app import app
-from sharebroker.cli.work import delivery_limit
+from sharebroker.cli.commands.work import delivery_limit
 from sharebroker_server.config.broker import STANDARD_AUTHORIZER
-from tests.integration.client.cli.commands import LINES, MAIN, lag
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import LINES, MAIN, lag
+from tests.integration.client.cli.commands.conftest import Command
 from tests.testkit.brokers import one_process
 from tests.testkit.waiting import until
 

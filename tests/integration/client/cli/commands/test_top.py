@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.integration.client.cli.commands import create_group
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import create_group
+from tests.integration.client.cli.commands.conftest import Command
 
 
 def test_two_views_have_rates_lags_and_log_ends(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.integration.client.cli.commands import create_group, taken
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import create_group, taken
+from tests.integration.client.cli.commands.conftest import Command
 from tests.testkit.brokers import Cluster
 from tests.testkit.waiting import until
 

@@ -9,8 +9,8 @@ import pytest
 
 from sharebroker import ErrorCode, KafkaError
 from sharebroker.cli.reading import BadInputError
-from tests.integration.client.cli.commands import LINES, lag, taken
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import LINES, lag, taken
+from tests.integration.client.cli.commands.conftest import Command
 
 
 def test_produced_lines_are_consumed(sharebroker: Command, topic: str, group: str) -> None:

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from sharebroker import Producer, ShareConsumer
-from sharebroker.cli import dead_letters
+from sharebroker.cli.commands import dead_letters
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from tests.integration.client.cli.commands import create_group, taken
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import create_group, taken
+from tests.integration.client.cli.commands.conftest import Command
 from tests.support.client import unique
 
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from sharebroker.cli.probe import listed, probe
+from sharebroker.cli.commands.probe import listed, probe
 from tests.testkit.servers import free_port
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.conftest import Command
 from tests.support.client import unique
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from sharebroker.cli.work import describe, parse_backoff, parse_codes, parse_lock
+from sharebroker.cli.commands.work import describe, parse_backoff, parse_codes, parse_lock
 
 
 @pytest.mark.parametrize(

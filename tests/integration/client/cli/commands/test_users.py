@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sharebroker import Admin
-from sharebroker.cli.users import app
+from sharebroker.cli.commands.users import app
 from sharebroker_protocol.errors import KafkaError
 from tests.support.client import unique
 

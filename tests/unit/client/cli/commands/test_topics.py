@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker.admin_model import TopicDescription
-from sharebroker.cli.topics import partition_row, topic_row
+from sharebroker.cli.commands.topics import partition_row, topic_row
 from sharebroker_protocol.model import TopicPartition
 
 

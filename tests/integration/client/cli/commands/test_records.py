@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sharebroker import Admin, ErrorCode, KafkaError, Producer, TopicPartition
-from tests.integration.client.cli.commands import create_group, taken
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import create_group, taken
+from tests.integration.client.cli.commands.conftest import Command
 
 
 @pytest.fixture

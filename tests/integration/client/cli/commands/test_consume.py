@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.client.cli.commands import lag, taken
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import lag, taken
+from tests.integration.client.cli.commands.conftest import Command
 
 
 def test_released_record_is_redelivered(sharebroker: Command, topic: str, group: str) -> None:

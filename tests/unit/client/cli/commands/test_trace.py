@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from sharebroker.cli import trace
 from sharebroker.cli.app import app
+from sharebroker.cli.commands import trace
+from sharebroker.cli.commands.trace import details, elsewhere, lines, title
 from sharebroker.cli.jaeger import FinishedSpan, SpanName, of_jaeger
-from sharebroker.cli.trace import details, elsewhere, lines, title
 from sharebroker_protocol.tracing import names
 from tests.unit.client.cli.test_jaeger import DOCUMENT, TRACE
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
-from sharebroker.cli.acls import app
+from sharebroker.cli.commands.acls import app
 from sharebroker_server.config.broker import STANDARD_AUTHORIZER
 from tests.support.client import unique
 from tests.testkit.brokers import one_process

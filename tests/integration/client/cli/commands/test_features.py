@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.features import SUPPORTED
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.conftest import Command
 
 
 def test_features_are_listed_with_their_levels(sharebroker: Command) -> None:

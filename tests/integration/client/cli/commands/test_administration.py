@@ -9,8 +9,8 @@ import pytest
 
 from sharebroker import Record, ShareConsumer
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from tests.integration.client.cli.commands import MAIN, create_group
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import MAIN, create_group
+from tests.integration.client.cli.commands.conftest import Command
 from tests.support.client import unique
 from tests.testkit.brokers import Cluster
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import sharebroker
-from sharebroker.cli import dead_letters
 from sharebroker.cli.app import app
+from sharebroker.cli.commands import dead_letters
 from sharebroker.dead_letter_model import DeadLetter, RedrivePage, RedriveResult
 from sharebroker_protocol import clock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.conftest import Command
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import redis
 
 from sharebroker import Record, ShareConsumer
 from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
-from tests.integration.client.cli.commands import create_group
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.commands import create_group
+from tests.integration.client.cli.commands.conftest import Command
 from tests.testkit.brokers import Cluster
 from tests.testkit.waiting import until
 

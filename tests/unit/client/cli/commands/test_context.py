@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sharebroker.cli.app import app
-from sharebroker.cli.context import app as commands
+from sharebroker.cli.commands.context import app as commands
 from sharebroker.cli.profiles import ContextProfile, Contexts, load_contexts, save_contexts
 from sharebroker_protocol.errors import KafkaError
 

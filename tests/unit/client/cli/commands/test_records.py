@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from sharebroker.aio.record_browser import BrowsedRecord, RecordFilter
-from sharebroker.cli.records import parse_filter, record_document, record_row, within
+from sharebroker.cli.commands.records import parse_filter, record_document, record_row, within
 from sharebroker_protocol.model import TopicPartition
 from tests.testkit.tables import each
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker.cli.bench import percentiles, throughput
+from sharebroker.cli.commands.bench import percentiles, throughput
 
 
 def test_throughput_counts_records_and_megabytes() -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 
 from sharebroker import Admin, TopicPartition
-from tests.integration.client.cli.conftest import Command
+from tests.integration.client.cli.commands.conftest import Command
 
 LINES = b"".join(b"line %d\n" % number for number in range(10))
 

@@ -15,7 +15,14 @@ from sharebroker.admin_model import (
     RetryResult,
 )
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.groups import _failed, failed_row, member_row, offset_rows, retry_rows, unretried
+from sharebroker.cli.commands.groups import (
+    _failed,
+    failed_row,
+    member_row,
+    offset_rows,
+    retry_rows,
+    unretried,
+)
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from sharebroker.cli import top
+from sharebroker.cli.commands import top
+from sharebroker.cli.commands.top import TopSample, document, finished, rate
 from sharebroker.cli.group_overview import GroupOverview
-from sharebroker.cli.top import TopSample, document, finished, rate
 from sharebroker_protocol.model import TopicPartition
 from tests.testkit.tables import each
 
