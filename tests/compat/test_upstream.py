@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.broker.upstream_examination import examine_upstream
+from sharebroker_server.broker.examination.upstream import examine_upstream
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.settings import upstream_settings
 from tests.support.client import connected, rejection, unique

@@ -27,7 +27,7 @@ DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 HELD_UP = """
 from sharebroker.cli import main
-from sharebroker_server.broker.import_target import ImportTarget
+from sharebroker_server.broker.archive.import_target import ImportTarget
 
 write = ImportTarget.write
 

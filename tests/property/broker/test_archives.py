@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_server.broker.archive_codec import decode_records, encode_records
+from sharebroker_server.broker.archive.codec import decode_records, encode_records
 from sharebroker_server.broker.core.archive_plan import plan_import
 from sharebroker_server.broker.core.archive_selection import Selection, archive_records
 from sharebroker_server.broker.core.archive_topics import Choices, TargetCluster

@@ -17,7 +17,7 @@ from sharebroker_server.broker.core.diagnosis import (
     of_group,
     of_open_gateway,
 )
-from sharebroker_server.broker.examination import examine_redis
+from sharebroker_server.broker.examination.cluster import examine_redis
 from sharebroker_server.config.broker import BrokerConfig
 
 _LAG_WITHIN: Final = 30.0

@@ -56,9 +56,9 @@ def doctor(
     from sharebroker_protocol.errors import KafkaError
     from sharebroker_server.broker.commands.cluster_examination import examine
     from sharebroker_server.broker.core.diagnosis import Level
+    from sharebroker_server.broker.examination.upstream import examine_upstream
     from sharebroker_server.broker.logs import WarningsOnStderr
     from sharebroker_server.broker.settings import parse_log
-    from sharebroker_server.broker.upstream_examination import examine_upstream
     from sharebroker_server.config.broker import BrokerConfig
     from sharebroker_server.redis_link.port import RedisError
 

@@ -44,8 +44,8 @@ def export(
     The cluster may serve. An interrupted export continues when the command is repeated.
     """
     # The help needs none of these modules.
+    from sharebroker_server.broker.archive.exporting import export_archive
     from sharebroker_server.broker.core.archive_selection import Selection
-    from sharebroker_server.broker.exporting import export_archive
 
     selection = Selection(topic or (), group or ())
     run_copy(

@@ -20,7 +20,7 @@ from sharebroker_server.broker.commands.copying import OFFSETS, Done, run_copy
 from sharebroker_server.broker.defaults import DEFAULT_DATA
 
 if TYPE_CHECKING:
-    from sharebroker_server.broker.importing import Imported
+    from sharebroker_server.broker.archive.importing import Imported
 
 EXAMPLES: Final = (
     "sharebroker import /archive/monday --data /var/lib/sharebroker-new",
@@ -53,9 +53,9 @@ def import_(
     The cluster may serve. An interrupted import continues when the command is repeated.
     """
     # The help needs none of these modules.
+    from sharebroker_server.broker.archive.importing import import_archive
     from sharebroker_server.broker.core.archive_selection import Selection
     from sharebroker_server.broker.core.archive_topics import Choices
-    from sharebroker_server.broker.importing import import_archive
 
     choices = Choices(Selection(topic or (), group or ()), settings(rename, "--rename"), skip_existing)
     run_copy(

@@ -15,7 +15,7 @@ from tests.integration.broker.commands.commands import MAIN, command
 from tests.support.client import connected
 from tests.testkit.brokers import Serve, one_process
 from tests.testkit.waiting import eventually
-from tests.unit.broker.archive_scene import SHARDS, content, make_archive
+from tests.unit.broker.archive.scene import SHARDS, content, make_archive
 
 SET = [word for shard in SHARDS for word in ("--set", shard)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from sharebroker_server.broker.core.diagnosis import Level
-from sharebroker_server.broker.memory_growth import forecast_memory
+from sharebroker_server.broker.examination.memory_growth import forecast_memory
 from sharebroker_server.redis_link.port import Link
 
 MIB = 1 << 20

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.broker.archive_folder import ArchiveFolder
-from sharebroker_server.broker.archive_head import archived_topics, begin_archive
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.head import archived_topics, begin_archive
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_selection import Selection
 from tests.testkit.shared_servers import Servers
-from tests.unit.broker.archive_scene import at, imported, make_archive, opened
+from tests.unit.broker.archive.scene import at, imported, make_archive, opened
 from tests.unit.broker.core.archives import BILLS, ORDERS
 
 pytestmark = pytest.mark.servers

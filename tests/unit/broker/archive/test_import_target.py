@@ -8,15 +8,15 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from sharebroker_server.broker.archive.import_target import ImportTarget, open_target
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_plan import ImportPlan, plan_import
 from sharebroker_server.broker.core.archive_topics import Choices, PlannedTopics, TargetCluster
-from sharebroker_server.broker.import_target import ImportTarget, open_target
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
 from tests.testkit.shared_servers import Servers
-from tests.unit.broker.archive_scene import RECORDS, at
+from tests.unit.broker.archive.scene import RECORDS, at
 
 pytestmark = pytest.mark.servers
 

@@ -8,17 +8,17 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from sharebroker_server.broker import log_export
-from sharebroker_server.broker.archive_folder import ArchiveFolder
+from sharebroker_server.broker.archive import log_export
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.log_export import LogExport, log_length
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import ArchiveError, ExportJournal, Head
-from sharebroker_server.broker.log_export import LogExport, log_length
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.port import Bounds
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from tests.testkit.shared_servers import Servers
-from tests.unit.broker.archive_scene import opened
+from tests.unit.broker.archive.scene import opened
 from tests.unit.broker.core.archives import ORDERS
 from tests.unit.record_log.batches import stored
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from sharebroker_server.broker.archive_codec import GROUPS, SHARE_STATE
+from sharebroker_server.broker.archive.codec import GROUPS, SHARE_STATE
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import ArchiveError
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.lifecycle import decoded, replay

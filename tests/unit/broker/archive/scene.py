@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sharebroker_server.broker.archive_codec import decode_records, encode_records
-from sharebroker_server.broker.archive_folder import ArchiveFolder
+from sharebroker_server.broker.archive.codec import decode_records, encode_records
+from sharebroker_server.broker.archive.exporting import export_archive
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.importing import Imported, import_archive
+from sharebroker_server.broker.archive.stores import Stores, open_to_write
 from sharebroker_server.broker.core.archive_contents import ArchiveContents, ArchivedPartition, Head
 from sharebroker_server.broker.core.archive_selection import ArchiveRecord, Selection
 from sharebroker_server.broker.core.archive_topics import Choices
-from sharebroker_server.broker.exporting import export_archive
-from sharebroker_server.broker.importing import Imported, import_archive
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.stores import Stores, open_to_write
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core.share_groups.group import GroupRecord
 from sharebroker_server.record_log.core.addressed import CopyAddress, note_of

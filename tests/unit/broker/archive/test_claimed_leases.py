@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from sharebroker_server.broker.claimed_leases import ClaimedLeases
+from sharebroker_server.broker.archive.claimed_leases import ClaimedLeases
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import ClusterMember, Lease, LeaseLost
@@ -41,7 +41,7 @@ async def test_the_lease_of_a_dead_server_is_awaited(redis_link: RedisLink) -> N
 async def test_a_lease_that_is_not_released_is_reported(
     redis_link: RedisLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sharebroker_server.broker.claimed_leases.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("sharebroker_server.broker.archive.claimed_leases.GRACE_SECONDS", 0.0)
     store = RedisLeaseStore(redis_link)
     await store.claim("catalog", "1/1", 60.0)
     with pytest.raises(ArchiveError, match=r"Another process holds the lease of catalog"):
@@ -72,7 +72,7 @@ async def test_the_lease_of_a_killed_import_is_awaited(
     redis_link: RedisLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may live longer than the lease of a server."""
-    monkeypatch.setattr("sharebroker_server.broker.claimed_leases.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("sharebroker_server.broker.archive.claimed_leases.GRACE_SECONDS", 0.1)
     store = RedisLeaseStore(redis_link)
     await ClaimedLeases(store, 0.2, 0.5).claim({"import": 0})
     later = ClaimedLeases(store, 0.2, 0.5)

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from sharebroker_server.broker.archive_folder import ArchiveFolder
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import (
     ArchivedPartition,
     ArchiveError,
@@ -14,7 +15,6 @@ from sharebroker_server.broker.core.archive_contents import (
     RecordsFile,
 )
 from sharebroker_server.broker.core.archive_log import archived_snapshots
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.broker.archive.stores import open_to_read, open_to_write
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.stores import open_to_read, open_to_write
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.port import FormatUnsupported
 from tests.testkit.shared_servers import Servers

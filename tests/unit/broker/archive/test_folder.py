@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.broker.archive_folder import UNFINISHED, ArchiveFolder
+from sharebroker_server.broker.archive.folder import UNFINISHED, ArchiveFolder
 from sharebroker_server.broker.core.archive_contents import (
     METADATA,
     ArchiveContents,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.broker import log_export
-from sharebroker_server.broker.archive_folder import UNFINISHED, ArchiveFolder
+from sharebroker_server.broker.archive import log_export
+from sharebroker_server.broker.archive.exporting import export_archive
+from sharebroker_server.broker.archive.folder import UNFINISHED, ArchiveFolder
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_selection import Selection
-from sharebroker_server.broker.exporting import export_archive
 from sharebroker_server.catalog.records import CatalogCodec, TopicDeletedRecord
 from tests.testkit.shared_servers import Servers
-from tests.unit.broker.archive_scene import (
+from tests.unit.broker.archive.scene import (
     KilledError,
     Killer,
     at,

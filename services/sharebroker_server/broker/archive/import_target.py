@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from sharebroker_server.broker.archive_codec import CATALOG, GROUPS, SHARE_STATE
-from sharebroker_server.broker.claimed_leases import ClaimedLeases
-from sharebroker_server.broker.core.archive_contents import ArchiveError
-from sharebroker_server.broker.core.archive_plan import GroupsByShard, ImportPlan
-from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.stored_state import (
+from sharebroker_server.broker.archive.claimed_leases import ClaimedLeases
+from sharebroker_server.broker.archive.codec import CATALOG, GROUPS, SHARE_STATE
+from sharebroker_server.broker.archive.stored_state import (
     checked_shards,
     read_catalog,
     read_groups,
 )
-from sharebroker_server.broker.stores import Stores, open_to_write
+from sharebroker_server.broker.archive.stores import Stores, open_to_write
+from sharebroker_server.broker.core.archive_contents import ArchiveError
+from sharebroker_server.broker.core.archive_plan import GroupsByShard, ImportPlan
+from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leases import names
 from sharebroker_server.redis_link.memory import MemorySample

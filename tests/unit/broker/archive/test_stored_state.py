@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sharebroker_server.broker.archive_codec import SHARE_STATE
+from sharebroker_server.broker.archive.codec import SHARE_STATE
+from sharebroker_server.broker.archive.stored_state import read_catalog, read_groups, read_share_state
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import ArchiveError
-from sharebroker_server.broker.stored_state import read_catalog, read_groups, read_share_state
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.catalog.records import CatalogCodec, ClusterRecord
 from sharebroker_server.stream_log.port import Entry
 from tests.testkit.shared_servers import Servers
-from tests.unit.broker.archive_scene import at, opened
+from tests.unit.broker.archive.scene import at, opened
 from tests.unit.broker.core.archives import state
 
 pytestmark = pytest.mark.servers

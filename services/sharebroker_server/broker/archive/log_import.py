@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.broker.archive_folder import ArchiveFolder
-from sharebroker_server.broker.claimed_leases import ClaimedLeases
+from sharebroker_server.broker.archive.claimed_leases import ClaimedLeases
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import MANIFEST, ArchivedPartition, ArchiveError
 from sharebroker_server.broker.core.archive_log import EndedLog, end_log
 from sharebroker_server.broker.core.archive_plan import ImportPlan, new_notes
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.log_state import MemoryLimits, SegmentIndex
 

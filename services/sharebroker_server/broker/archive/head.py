@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Iterable
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.broker.archive_codec import decode_records, encode_records
-from sharebroker_server.broker.archive_folder import ArchiveFolder
+from sharebroker_server.broker.archive.codec import decode_records, encode_records
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.stored_state import read_catalog, read_groups, read_share_state
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import ArchiveError, Head
 from sharebroker_server.broker.core.archive_selection import Selection, archive_records, group_ids
-from sharebroker_server.broker.stored_state import read_catalog, read_groups, read_share_state
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.catalog.records import TopicRecord
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig

@@ -8,13 +8,13 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from sharebroker_server.broker.archive_folder import ArchiveFolder
-from sharebroker_server.broker.claimed_leases import ClaimedLeases
+from sharebroker_server.broker.archive.claimed_leases import ClaimedLeases
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.log_import import WRITE_BATCHES, LogImport, LogWriter, missing_bytes
+from sharebroker_server.broker.archive.stores import Stores
 from sharebroker_server.broker.core.archive_contents import ArchivedPartition, ArchiveError
 from sharebroker_server.broker.core.archive_plan import ImportPlan
 from sharebroker_server.broker.core.archive_topics import PlannedTopics
-from sharebroker_server.broker.log_import import WRITE_BATCHES, LogImport, LogWriter, missing_bytes
-from sharebroker_server.broker.stores import Stores
 from sharebroker_server.leases.port import Lease
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import Segment
@@ -24,7 +24,7 @@ from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.port import Bounds
 from sharebroker_server.record_log.redis import RedisRecordStore
 from tests.testkit.shared_servers import Servers
-from tests.unit.broker.archive_scene import opened
+from tests.unit.broker.archive.scene import opened
 from tests.unit.broker.core.archives import ORDERS
 from tests.unit.record_log.batches import stored
 

@@ -15,7 +15,7 @@ from sharebroker_server.broker.core.diagnosis import (
     of_redis,
     of_versions,
 )
-from sharebroker_server.broker.memory_growth import forecast_memory
+from sharebroker_server.broker.examination.memory_growth import forecast_memory
 from sharebroker_server.broker.redis import connect_to_examine
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names

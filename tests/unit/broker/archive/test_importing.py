@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.broker.archive_folder import ArchiveFolder
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.import_target import ImportTarget
+from sharebroker_server.broker.archive.importing import Imported, import_archive
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_selection import Selection
 from sharebroker_server.broker.core.archive_topics import Choices
-from sharebroker_server.broker.import_target import ImportTarget
-from sharebroker_server.broker.importing import Imported, import_archive
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from tests.testkit.servers import kinds
 from tests.testkit.shared_servers import CLUSTER, Servers
-from tests.unit.broker.archive_scene import (
+from tests.unit.broker.archive.scene import (
     KilledError,
     Killer,
     at,

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 from sharebroker_protocol.clock import now
 from sharebroker_server.aio import gather_in_portions, run_in_daemon_thread
-from sharebroker_server.broker.archive_codec import decode_records
-from sharebroker_server.broker.archive_folder import ArchiveFolder
+from sharebroker_server.broker.archive.codec import decode_records
+from sharebroker_server.broker.archive.exporting import AT_ONCE
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.import_target import ImportTarget, open_target
+from sharebroker_server.broker.archive.log_import import LogImport, missing_bytes
 from sharebroker_server.broker.backup import Begin
 from sharebroker_server.broker.core.archive_plan import ImportPlan, plan_import
 from sharebroker_server.broker.core.archive_topics import Choices, TargetCluster
-from sharebroker_server.broker.exporting import AT_ONCE
-from sharebroker_server.broker.import_target import ImportTarget, open_target
-from sharebroker_server.broker.log_import import LogImport, missing_bytes
 from sharebroker_server.broker.settings import ServeSettings
 
 

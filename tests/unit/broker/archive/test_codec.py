@@ -12,7 +12,7 @@ from sharebroker_protocol.model import (
     StateBatch,
     StateNote,
 )
-from sharebroker_server.broker.archive_codec import decode_records, encode_records
+from sharebroker_server.broker.archive.codec import decode_records, encode_records
 from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_selection import ArchiveRecord
 from tests.unit.broker.core.archives import SETTING, TOPICS, committed, share_group, state

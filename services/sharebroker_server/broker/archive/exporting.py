@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from sharebroker_server.aio import gather_in_portions
-from sharebroker_server.broker.archive_folder import ArchiveFolder
-from sharebroker_server.broker.archive_head import archived_topics, begin_archive, check_not_deleted
+from sharebroker_server.broker.archive.folder import ArchiveFolder
+from sharebroker_server.broker.archive.head import archived_topics, begin_archive, check_not_deleted
+from sharebroker_server.broker.archive.log_export import LogExport, log_length
+from sharebroker_server.broker.archive.stores import open_to_read
 from sharebroker_server.broker.backup import Begin
 from sharebroker_server.broker.core.archive_contents import ArchiveContents, ArchiveError, ExportJournal
 from sharebroker_server.broker.core.archive_selection import Selection
-from sharebroker_server.broker.log_export import LogExport, log_length
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.stores import open_to_read
 from sharebroker_server.redis_link.directory_lock import DirectoryLock
 
 AT_ONCE: Final = 4

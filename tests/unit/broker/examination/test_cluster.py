@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from sharebroker_server.broker.core.diagnosis import Level
-from sharebroker_server.broker.examination import examine_redis
+from sharebroker_server.broker.examination.cluster import examine_redis
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.broker import upstream_examination
 from sharebroker_server.broker.core.diagnosis import Level
-from sharebroker_server.broker.upstream_examination import examine_upstream
+from sharebroker_server.broker.examination import upstream as upstream_examination
+from sharebroker_server.broker.examination.upstream import examine_upstream
 from sharebroker_server.kafka_client.core.apis import FETCH, METADATA
 from sharebroker_server.kafka_client.settings import upstream_settings
 from sharebroker_server.kafka_wire.messages import FetchResponse, MetadataResponse

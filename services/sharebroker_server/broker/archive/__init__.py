@@ -1,0 +1,1 @@
+"""Export and import of topics and groups between clusters, through an archive: a folder of files."""
