@@ -8,8 +8,8 @@ from typing import Any
 
 import scramp
 
-from sharebroker_server.security.authenticator import Credentials
-from sharebroker_server.security.scram import (
+from sharebroker_server.security.authentication.authenticator import Credentials
+from sharebroker_server.security.authentication.scram import (
     MIN_ITERATIONS,
     ScramCredential,
     ScramMechanism,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.security.acl_rules import AclRules
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism
 
 
 class AccessView:

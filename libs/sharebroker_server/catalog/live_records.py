@@ -18,7 +18,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord
 from sharebroker_server.live_keys import LiveKeys
 from sharebroker_server.security.acl import AclBinding
-from sharebroker_server.security.scram import ScramMechanism
+from sharebroker_server.security.authentication.scram import ScramMechanism
 
 
 class _QuotaName(NamedTuple):

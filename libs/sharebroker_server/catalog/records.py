@@ -16,7 +16,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord, UserRecord
 from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.security.acl import AclBinding, binding
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism
 
 
 @dataclass(frozen=True, slots=True)

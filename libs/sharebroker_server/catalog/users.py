@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.sasl import valid_name
-from sharebroker_server.security.scram import (
+from sharebroker_server.security.authentication.sasl import valid_name
+from sharebroker_server.security.authentication.scram import (
     MAX_ITERATIONS,
     MAX_SALT,
     MIN_ITERATIONS,

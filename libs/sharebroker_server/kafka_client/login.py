@@ -16,8 +16,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.core.client_properties import LoginProperties
 from sharebroker_server.kafka_client.core.properties import invalid_property
 from sharebroker_server.kafka_client.core.sasl import Credentials
-from sharebroker_server.security.key_download import check_url, read_url
-from sharebroker_server.security.scram import OAUTHBEARER
+from sharebroker_server.security.authentication.key_download import check_url, read_url
+from sharebroker_server.security.authentication.scram import OAUTHBEARER
 
 USED_LIFETIME: Final = 0.8
 """The fraction of a token's lifetime after which it is replaced (Kafka: sasl.login.refresh.window.factor)."""

@@ -16,7 +16,7 @@ from sharebroker_server.kafka_client.files import file_text
 from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.kafka_client.login import LoginSource
 from sharebroker_server.kafka_client.tls import tls_context
-from sharebroker_server.security.scram import OAUTHBEARER
+from sharebroker_server.security.authentication.scram import OAUTHBEARER
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Access control: permissions of RPCs, users and their authentication, credentials of the cluster."""
+"""Access control: permissions, ACLs, audit, credentials of the cluster, and the authentication of clients."""

@@ -19,14 +19,14 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.security import audit
 from sharebroker_server.security.acl import Requester
-from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.authorization_header import parse_basic
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.authorization_header import parse_basic
+from sharebroker_server.security.authentication.oauthbearer import parse_bearer
+from sharebroker_server.security.authentication.principal_mapping import PrincipalMapping
+from sharebroker_server.security.authentication.sasl import failed
 from sharebroker_server.security.interception import certificate_of, checked, ending, host_of, rejecting
-from sharebroker_server.security.oauthbearer import parse_bearer
 from sharebroker_server.security.permissions import CLUSTER_ACTION, PERMISSIONS
 from sharebroker_server.security.principal import ANONYMOUS, Principal
-from sharebroker_server.security.principal_mapping import PrincipalMapping
-from sharebroker_server.security.sasl import failed
 
 if TYPE_CHECKING:
     from sharebroker_server.security.interception import Handler

@@ -12,14 +12,14 @@ import structlog
 from sharebroker_protocol.address import is_loopback
 from sharebroker_server.broker.settings import ServeSettings, invalid, unauthenticated
 from sharebroker_server.config.keys import split
-from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.key_download import check_url
-from sharebroker_server.security.principal_mapping import PrincipalMapping
-from sharebroker_server.security.scram import OAUTHBEARER
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.key_download import check_url
+from sharebroker_server.security.authentication.principal_mapping import PrincipalMapping
+from sharebroker_server.security.authentication.scram import OAUTHBEARER
 from sharebroker_server.security.user_access import UserAccess
 
 if TYPE_CHECKING:
-    from sharebroker_server.security.signing_keys import SigningKeys, TokenVerifier
+    from sharebroker_server.security.authentication.signing_keys import SigningKeys, TokenVerifier
 
 _log = structlog.get_logger()
 
@@ -66,8 +66,8 @@ class Authentication:
 
 def _token_verifier(settings: ServeSettings, stack: AsyncExitStack) -> tuple[SigningKeys, TokenVerifier]:
     # imports cryptography, which few brokers need
-    from sharebroker_server.security.access_tokens import TokenRules
-    from sharebroker_server.security.signing_keys import KeySource, SigningKeys, TokenVerifier
+    from sharebroker_server.security.authentication.access_tokens import TokenRules
+    from sharebroker_server.security.authentication.signing_keys import KeySource, SigningKeys, TokenVerifier
 
     config = settings.config
     check_tokens(settings)

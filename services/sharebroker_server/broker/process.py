@@ -54,13 +54,13 @@ from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 from sharebroker_server.security.access import ClusterAccess
+from sharebroker_server.security.authentication.principal_mapping import PrincipalMapping
 from sharebroker_server.security.credentials import (
     ClusterCredentials,
     SecretFile,
     SecretsUnavailable,
     StoredSecret,
 )
-from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from sharebroker_server.telemetry.metrics import AppendMetricsByLog

@@ -25,7 +25,12 @@ from sharebroker_server.redis_link.sentinel import addresses
 from sharebroker_server.redis_link.server import is_resolvable
 from sharebroker_server.routing.router import GATEWAY, ROLES
 from sharebroker_server.rpc.tls import TlsFiles
-from sharebroker_server.security.scram import OAUTHBEARER, PLAIN, ScramMechanism, new_credential
+from sharebroker_server.security.authentication.scram import (
+    OAUTHBEARER,
+    PLAIN,
+    ScramMechanism,
+    new_credential,
+)
 
 _SEPARATOR: Final = re.compile(r"(?<!\\);")
 """Separates subjects; RFC 2253 escapes a semicolon within a subject."""

@@ -21,7 +21,7 @@ from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.message_limits import MAX_MESSAGE
 from sharebroker_server.rpc.server import GrpcServer, Service
 from sharebroker_server.rpc.stubs import RemoteStub
-from sharebroker_server.security.oauthbearer import LONGEST_BEARER_TOKEN
+from sharebroker_server.security.authentication.oauthbearer import LONGEST_BEARER_TOKEN
 from tests.integration.rpc.harness import FAILURE, SERVICE, Leader, caught, echo, register
 from tests.testkit.waiting import eventually
 

@@ -26,7 +26,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2, share_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
-from sharebroker_server.security.sasl import MECHANISMS, failed
+from sharebroker_server.security.authentication.sasl import MECHANISMS, failed
 from tests.support.client import rejection, unique
 from tests.support.kafka_tools import as_properties, needs_kafka, run_tool
 from tests.testkit.brokers import Cluster, four_processes, one_process

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sharebroker import Admin
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.distinguished_name import subject_of
+from sharebroker_server.security.authentication.distinguished_name import subject_of
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.certificates import Authority, Identity
 from tests.testkit.waiting import until

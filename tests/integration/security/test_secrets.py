@@ -34,7 +34,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_server.config.broker import STANDARD_AUTHORIZER
 from sharebroker_server.kafka_wire.messages import AlterUserScramCredentialsRequest
-from sharebroker_server.security.scram import ScramMechanism, credential_of, salted_password
+from sharebroker_server.security.authentication.scram import ScramMechanism, credential_of, salted_password
 from tests.support.client import unique
 from tests.support.kafka_client import connected
 from tests.support.otlp import Collector, collecting

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.sasl import MECHANISMS
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.sasl import MECHANISMS
 from sharebroker_server.security.user_access import UserAccess, caller
 from tests.testkit.sasl import MemoryUsers
 

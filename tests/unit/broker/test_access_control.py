@@ -20,9 +20,9 @@ from sharebroker_server.config.broker import STANDARD_AUTHORIZER, BrokerConfig
 from sharebroker_server.rpc.tls import TlsFiles
 from sharebroker_server.security.acl import CLUSTER, AclOperation, Requester, binding
 from sharebroker_server.security.acl_authorizer import AclAuthorizer
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism
 from sharebroker_server.security.authorizer import ALLOW_ALL
 from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism
 from tests.testkit.memory.stream_log import MemoryStreamLog
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256

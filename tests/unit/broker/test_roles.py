@@ -32,7 +32,7 @@ from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
-from sharebroker_server.security.scram import ScramMechanism, new_credential
+from sharebroker_server.security.authentication.scram import ScramMechanism, new_credential
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import MemoryStreamLog

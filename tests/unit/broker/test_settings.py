@@ -26,7 +26,7 @@ from sharebroker_server.catalog.users import CreateUser
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
 from sharebroker_server.rpc.tls import TlsFiles
-from sharebroker_server.security.scram import ScramMechanism, matches
+from sharebroker_server.security.authentication.scram import ScramMechanism, matches
 
 
 def test_roles_are_parsed_and_unknown_ones_rejected() -> None:

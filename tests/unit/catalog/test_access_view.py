@@ -9,7 +9,7 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.users import ScramCredentialRecord
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.security.acl import binding
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism
 from tests.testkit.memory.stream_log import MemoryStreamLog
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256

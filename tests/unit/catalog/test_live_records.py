@@ -19,7 +19,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord
 from sharebroker_server.live_keys import SLACK
 from sharebroker_server.security.acl import binding
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 ALICE = ScramCredentialRecord("alice", SHA_256, ScramCredential(b"salt", b"a", b"b", 4096), super_user=True)

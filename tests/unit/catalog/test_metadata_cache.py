@@ -24,7 +24,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.security.acl import binding
-from sharebroker_server.security.scram import ScramMechanism
+from sharebroker_server.security.authentication.scram import ScramMechanism
 from sharebroker_server.stream_log.port import Entry
 from tests.testkit.memory.stream_log import MemoryStreamLog
 

@@ -21,7 +21,7 @@ from sharebroker_server.catalog.records import (
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord
 from sharebroker_server.security.acl import binding
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism
 from tests.testkit.tables import each
 
 TOPIC = Topic("T1", "flights", 3)

@@ -20,7 +20,7 @@ from sharebroker_server.catalog.users import (
 )
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.live_keys import SLACK
-from sharebroker_server.security.scram import ScramMechanism, matches, salted_password
+from sharebroker_server.security.authentication.scram import ScramMechanism, matches, salted_password
 from tests.testkit.sasl import credentials_of
 from tests.testkit.tables import each
 

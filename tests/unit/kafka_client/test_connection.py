@@ -28,8 +28,8 @@ from sharebroker_server.kafka_wire.messages import (
     SaslHandshakeResponse,
 )
 from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.security.sasl import Challenge, PasswordCheck, SaslExchange, Success
-from sharebroker_server.security.scram import (
+from sharebroker_server.security.authentication.sasl import Challenge, PasswordCheck, SaslExchange, Success
+from sharebroker_server.security.authentication.scram import (
     ScramCredential,
     ScramMechanism,
     credential_of,

@@ -12,12 +12,12 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.access_tokens import AccessToken
-from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.authentication.access_tokens import AccessToken
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.principal_mapping import PrincipalMapping
+from sharebroker_server.security.authentication.sasl import MECHANISMS
+from sharebroker_server.security.authentication.scram import OAUTHBEARER
 from sharebroker_server.security.principal import ANONYMOUS, Principal
-from sharebroker_server.security.principal_mapping import PrincipalMapping
-from sharebroker_server.security.sasl import MECHANISMS
-from sharebroker_server.security.scram import OAUTHBEARER
 from sharebroker_server.security.user_access import UserAccess, caller
 from tests.testkit.certificates import certificate_for
 from tests.testkit.sasl import MemoryUsers

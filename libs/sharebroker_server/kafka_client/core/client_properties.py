@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from sharebroker_server.kafka_client.core.properties import LoginModule, invalid_property, parse_jaas
-from sharebroker_server.security.scram import OAUTHBEARER, PLAIN, SCRAM
+from sharebroker_server.security.authentication.scram import OAUTHBEARER, PLAIN, SCRAM
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.scram import (
+from sharebroker_server.security.authentication.scram import (
     MIN_ITERATIONS,
     OAUTHBEARER,
     PLAIN,

@@ -14,7 +14,7 @@ from sharebroker_server.gateway.admin.visibility import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.security import audit
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism, credential_of
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism, credential_of
 
 _Result = admin.DescribeUserScramCredentialsResponse.Result
 _Info = admin.DescribeUserScramCredentialsResponse.CredentialInfo

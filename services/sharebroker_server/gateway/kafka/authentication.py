@@ -31,9 +31,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import API_VERSIONS
-from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.sasl import (
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.sasl import (
     PasswordCheck,
     SaslExchange,
     Success,
@@ -41,6 +40,7 @@ from sharebroker_server.security.sasl import (
     failed,
     illegal_state,
 )
+from sharebroker_server.security.principal import Principal
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36

@@ -53,7 +53,7 @@ from sharebroker_server.gateway.kafka.dispatch import (
 )
 from sharebroker_server.gateway.share.session_end import release_session_records
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.security.principal_mapping import PrincipalMapping
+from sharebroker_server.security.authentication.principal_mapping import PrincipalMapping
 
 _numbers = count(1)
 

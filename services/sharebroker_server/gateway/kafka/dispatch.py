@@ -34,7 +34,7 @@ from sharebroker_server.kafka_wire.frames import (
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from sharebroker_server.kafka_wire.schema import Message, api_schema
 from sharebroker_server.security import audit
-from sharebroker_server.security.sasl import illegal_state
+from sharebroker_server.security.authentication.sasl import illegal_state
 
 
 class DecodedRequest(NamedTuple):

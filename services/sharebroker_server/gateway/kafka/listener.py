@@ -20,7 +20,7 @@ from sharebroker_server.gateway.kafka.rejected_connections import (
     logged_handshakes,
 )
 from sharebroker_server.gateway.kafka.telemetry import log_of_clients
-from sharebroker_server.security.principal_mapping import PrincipalMapping
+from sharebroker_server.security.authentication.principal_mapping import PrincipalMapping
 from sharebroker_server.telemetry.metrics import Family, gauge
 
 _BACKLOG: Final = 1024

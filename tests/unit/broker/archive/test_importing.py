@@ -33,7 +33,7 @@ from tests.unit.broker.core.archives import BILLS, ORDERS
 pytestmark = pytest.mark.servers
 
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "0.1.0" / "archive"
+SAMPLE = Path(__file__).parents[3] / "samples" / "0.1.0" / "archive"
 """The archive of `make_archive`, as release 0.1.0 wrote it.
 
 It never changes: a change that breaks its import needs another version of the format.

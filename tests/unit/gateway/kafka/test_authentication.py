@@ -34,12 +34,12 @@ from sharebroker_server.kafka_wire.messages import (
     SaslHandshakeResponse,
 )
 from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.security.access_tokens import AccessToken
-from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.oauthbearer import DUMMY, ERROR
+from sharebroker_server.security.authentication.access_tokens import AccessToken
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.oauthbearer import DUMMY, ERROR
+from sharebroker_server.security.authentication.sasl import MECHANISMS
+from sharebroker_server.security.authentication.scram import OAUTHBEARER
 from sharebroker_server.security.principal import ANONYMOUS, Principal
-from sharebroker_server.security.sasl import MECHANISMS
-from sharebroker_server.security.scram import OAUTHBEARER
 from tests.testkit.sasl import MemoryUsers, ScramClient, plain
 from tests.unit.gateway.kafka.harness import EXECUTE, Harness, serving
 

@@ -8,8 +8,8 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.core.sasl import Credentials, exchange
-from sharebroker_server.security.sasl import Challenge, SaslExchange, Success
-from sharebroker_server.security.scram import (
+from sharebroker_server.security.authentication.sasl import Challenge, SaslExchange, Success
+from sharebroker_server.security.authentication.scram import (
     SCRAM,
     ScramCredential,
     ScramMechanism,

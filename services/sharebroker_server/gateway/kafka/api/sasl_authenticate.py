@@ -7,7 +7,7 @@ from sharebroker_server.gateway.kafka.authentication import SASL_AUTHENTICATE
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 from sharebroker_server.security import audit
-from sharebroker_server.security.sasl import illegal_state
+from sharebroker_server.security.authentication.sasl import illegal_state
 
 
 async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:

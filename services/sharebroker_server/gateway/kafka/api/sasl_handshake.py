@@ -8,7 +8,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.kafka.authentication import SASL_HANDSHAKE
 from sharebroker_server.gateway.kafka.call import Api, Call
 from sharebroker_server.kafka_wire.messages import SaslHandshakeRequest, SaslHandshakeResponse
-from sharebroker_server.security.sasl import illegal_state
+from sharebroker_server.security.authentication.sasl import illegal_state
 
 
 async def handle(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:

@@ -7,8 +7,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.kafka.authentication import SaslSession, SaslSettings
 from sharebroker_server.kafka_wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
-from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.sasl import failed
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.sasl import failed
 from tests.testkit.sasl import MemoryUsers, ScramClient
 from tests.unit.gateway.kafka.api.harness import Harness
 

@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.kafka.authentication import SaslSession, SaslSettings
 from sharebroker_server.kafka_wire.messages import SaslHandshakeRequest, SaslHandshakeResponse
-from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.authentication.authenticator import Authenticator
 from tests.unit.gateway.kafka.api.harness import Harness
 
 

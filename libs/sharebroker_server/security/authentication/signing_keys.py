@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_server.security.access_tokens import (
+from sharebroker_server.security.authentication.access_tokens import (
     AccessToken,
     KeySet,
     TokenRejected,
@@ -31,7 +31,7 @@ from sharebroker_server.security.access_tokens import (
     header_of,
     verify,
 )
-from sharebroker_server.security.key_download import DEADLINE, SOCKET_TIMEOUT, read_url
+from sharebroker_server.security.authentication.key_download import DEADLINE, SOCKET_TIMEOUT, read_url
 
 COOLDOWN: Final = 10.0
 """Seconds between two reads because of an unknown key id."""

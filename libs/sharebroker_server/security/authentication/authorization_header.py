@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Final, NamedTuple
 
-from sharebroker_server.security.sasl import LONGEST_TOKEN
+from sharebroker_server.security.authentication.sasl import LONGEST_TOKEN
 
 _BASIC: Final = "basic "
 

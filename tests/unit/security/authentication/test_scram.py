@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from sharebroker_server.security.scram import (
+from sharebroker_server.security.authentication.scram import (
     MIN_ITERATIONS,
     ScramCredential,
     ScramMechanism,

@@ -9,9 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security import passwords
-from sharebroker_server.security.passwords import CACHED_FOR, MAX_WAITING, THREADS, PasswordVerifier
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism, matches
+from sharebroker_server.security.authentication import passwords
+from sharebroker_server.security.authentication.passwords import (
+    CACHED_FOR,
+    MAX_WAITING,
+    THREADS,
+    PasswordVerifier,
+)
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism, matches
 from tests.testkit.sasl import credentials_of
 from tests.testkit.waiting import eventually
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.security import signing_keys
-from sharebroker_server.security.access_tokens import TokenRules
-from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.signing_keys import (
+from sharebroker_server.security.authentication import signing_keys
+from sharebroker_server.security.authentication.access_tokens import TokenRules
+from sharebroker_server.security.authentication.signing_keys import (
     COOLDOWN,
     KeySource,
     SigningKeys,
     TokenVerifier,
 )
+from sharebroker_server.security.principal import Principal
 from tests.testkit.issuer import AUDIENCE, ISSUER, jwk, jwk_set, token
 from tests.testkit.waiting import eventually
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.security.oauthbearer import (
+from sharebroker_server.security.authentication.oauthbearer import (
     LONGEST_BEARER_TOKEN,
     InitialResponse,
     parse_bearer,

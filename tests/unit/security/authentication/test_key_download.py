@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.security import key_download
-from sharebroker_server.security.key_download import LARGEST_KEYS, check_url, read_url
+from sharebroker_server.security.authentication import key_download
+from sharebroker_server.security.authentication.key_download import LARGEST_KEYS, check_url, read_url
 from tests.testkit.issuer import Issuer, jwk, jwk_set
 
 ONE = jwk_set(jwk("RS256", "1"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.sasl import MECHANISMS, Challenge, Success
-from sharebroker_server.security.scram import PLAIN, ScramMechanism
+from sharebroker_server.security.authentication.authenticator import Authenticator
+from sharebroker_server.security.authentication.sasl import MECHANISMS, Challenge, Success
+from sharebroker_server.security.authentication.scram import PLAIN, ScramMechanism
 from tests.testkit.sasl import MemoryUsers, ScramClient
 
 

@@ -6,13 +6,18 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sharebroker_server.security.passwords import PasswordVerifier
-from sharebroker_server.security.sasl import SaslExchange
-from sharebroker_server.security.scram import PLAIN, ScramCredential, ScramMechanism, dummy_credential
+from sharebroker_server.security.authentication.passwords import PasswordVerifier
+from sharebroker_server.security.authentication.sasl import SaslExchange
+from sharebroker_server.security.authentication.scram import (
+    PLAIN,
+    ScramCredential,
+    ScramMechanism,
+    dummy_credential,
+)
 
 if TYPE_CHECKING:  # these import cryptography
-    from sharebroker_server.security.access_tokens import AccessToken
-    from sharebroker_server.security.signing_keys import TokenVerifier
+    from sharebroker_server.security.authentication.access_tokens import AccessToken
+    from sharebroker_server.security.authentication.signing_keys import TokenVerifier
 
 Credentials = Mapping[ScramMechanism, ScramCredential]
 """The credentials of a user, by mechanism."""

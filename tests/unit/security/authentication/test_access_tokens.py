@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.security.access_tokens import (
+from sharebroker_server.security.authentication.access_tokens import (
     ALGORITHMS,
     MAX_KEYS,
     AccessToken,

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism, matches
+from sharebroker_server.security.authentication.scram import ScramCredential, ScramMechanism, matches
 
 THREADS: Final = 1
 MAX_WAITING: Final = 200

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import jwt
 
+from sharebroker_server.security.authentication.sasl import LONGEST_NAME
 from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.sasl import LONGEST_NAME
 
 MAX_KEYS: Final = 100
 """Largest number of keys of an issuer."""

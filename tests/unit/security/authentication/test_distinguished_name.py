@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.security.distinguished_name import subject_of
+from sharebroker_server.security.authentication.distinguished_name import subject_of
 from tests.testkit.certificates import certificate_for
 from tests.testkit.tables import each
 

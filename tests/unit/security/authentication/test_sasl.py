@@ -7,9 +7,8 @@ import base64
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.oauthbearer import DUMMY, ERROR, LONGEST_BEARER_TOKEN
-from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.sasl import (
+from sharebroker_server.security.authentication.oauthbearer import DUMMY, ERROR, LONGEST_BEARER_TOKEN
+from sharebroker_server.security.authentication.sasl import (
     LONGEST_NAME,
     LONGEST_TOKEN,
     MECHANISMS,
@@ -21,13 +20,14 @@ from sharebroker_server.security.sasl import (
     failed,
     valid_name,
 )
-from sharebroker_server.security.scram import (
+from sharebroker_server.security.authentication.scram import (
     OAUTHBEARER,
     SCRAM,
     ScramCredential,
     ScramMechanism,
     dummy_credential,
 )
+from sharebroker_server.security.principal import Principal
 from tests.testkit.sasl import MemoryUsers, ScramClient, plain
 from tests.testkit.tables import each
 

@@ -26,13 +26,19 @@ from enum import Enum
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.oauthbearer import (
+from sharebroker_server.security.authentication.oauthbearer import (
     ERROR,
     LONGEST_BEARER_TOKEN,
     parse_initial_response,
 )
+from sharebroker_server.security.authentication.scram import (
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM,
+    ScramCredential,
+    ScramMechanism,
+)
 from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.scram import OAUTHBEARER, PLAIN, SCRAM, ScramCredential, ScramMechanism
 
 MECHANISMS: Final = (PLAIN, *SCRAM)
 """The mechanisms with passwords, by their names in SASL."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.distinguished_name import subject_of
+from sharebroker_server.security.authentication.distinguished_name import subject_of
 from sharebroker_server.security.principal import Principal
 
 PROPERTY: Final = "ssl.principal.mapping.rules"

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security.sasl import MECHANISMS, Challenge, PasswordCheck, SaslExchange, Success
-from sharebroker_server.security.scram import SCRAM
+from sharebroker_server.security.authentication.sasl import (
+    MECHANISMS,
+    Challenge,
+    PasswordCheck,
+    SaslExchange,
+    Success,
+)
+from sharebroker_server.security.authentication.scram import SCRAM
 from tests.testkit.sasl import MemoryUsers, ScramClient, plain
 
 USERS = MemoryUsers({"alice": "pencil"})

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.security import principal_mapping
+from sharebroker_server.security.authentication import principal_mapping
+from sharebroker_server.security.authentication.principal_mapping import PrincipalMapping, parse_rules
 from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.principal_mapping import PrincipalMapping, parse_rules
 from tests.testkit.certificates import certificate_for
 from tests.testkit.tables import each
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from sharebroker_server.security.authorization_header import BasicCredentials, parse_basic
-from sharebroker_server.security.sasl import LONGEST_TOKEN
+from sharebroker_server.security.authentication.authorization_header import BasicCredentials, parse_basic
+from sharebroker_server.security.authentication.sasl import LONGEST_TOKEN
 from tests.testkit.tables import each
 
 

@@ -1,0 +1,1 @@
+"""Authentication of clients: from a password, an access token or a certificate to a principal."""
