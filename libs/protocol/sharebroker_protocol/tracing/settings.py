@@ -1,18 +1,23 @@
 """Settings of telemetry, read from OpenTelemetry's environment variables. Nothing else configures traces.
 
-Some OTEL_* variables are validated here because the SDK's own errors would reveal secrets or prevent the
-start: the SDK logs headers that it cannot parse, and headers contain secrets. A key file with a password
-makes it wait at the terminal. Other invalid values fail when the SDK is set up (see `setup`), or are
-ignored by the SDK. Names and formats are those of OpenTelemetry's Environment Variable Specification.
+The variables that this package interprets are parsed here. Of the others, only those are validated with which
+the SDK would reveal a secret or end the process:
+
+- headers contain secrets, and the SDK and gRPC log headers that they reject;
+- without a readable file of certificates, the SDK trusts those of the system;
+- gRPC aborts the process if either the client's certificate or its key is missing, and OpenSSL requests the
+  password of a key at the terminal.
+
+Other invalid values fail when the SDK is set up (see `setup`), or later as a failed export in the log.
+Names and formats are those of OpenTelemetry's Environment Variable Specification.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,8 +26,7 @@ from urllib.parse import unquote, urlsplit
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing.sampling import SAMPLERS, Sampling
 
-_MAX_SECONDS: Final = 3_600_000
-_SIGNALS: Final = ("", "TRACES_", "METRICS_")
+_PREFIXES: Final = tuple(f"OTEL_EXPORTER_OTLP_{signal}" for signal in ("", "TRACES_", "METRICS_"))
 _HEADER: Final = re.compile(r"[0-9A-Za-z_.-]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
 _BINARY: Final = "-bin"
 UNCOMPRESSED: Final = "none"
@@ -37,18 +41,12 @@ def invalid_variables() -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, KeyError, OSError) as error:
+    except ImportError:
+        raise
+    except Exception as error:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"OpenTelemetry rejects an OTEL_* variable: {error}."
         ) from error
-
-
-def _is_timeout(text: str) -> bool:
-    try:
-        number = float(text)
-    except ValueError:
-        return False
-    return math.isfinite(number) and 0 < number <= _MAX_SECONDS
 
 
 def _is_header(text: str) -> bool:
@@ -63,46 +61,31 @@ def _are_headers(text: str) -> bool:
     return all(_is_header(part.strip()) for part in text.split(",") if part.strip())
 
 
-def _is_file(text: str) -> bool:
-    return os.path.isfile(text) and os.access(text, os.R_OK)
-
-
-_RULES: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
-    "HEADERS": (_are_headers, "NAME=VALUE, several separated by commas, values URL-encoded"),
-    "TIMEOUT": (_is_timeout, f"seconds, more than 0 to {_MAX_SECONDS}"),
-    "COMPRESSION": (lambda text: text.lower() in ("gzip", UNCOMPRESSED), f"gzip or {UNCOMPRESSED}"),
-    "INSECURE": (lambda text: text.lower() in ("true", "false"), "true or false"),
-    "CERTIFICATE": (_is_file, "a readable file"),
-    "CLIENT_CERTIFICATE": (_is_file, "a readable file"),
-    "CLIENT_KEY": (_is_file, "a readable file"),
-}
-
-
-def validate(variables: Mapping[str, str]) -> None:
+def _validate(variables: Mapping[str, str]) -> None:
     """Raises KafkaError INVALID_CONFIG for the first invalid variable; the error contains no header."""
-    for signal in _SIGNALS:
-        for rule, (is_valid, allowed) in _RULES.items():
-            name = f"OTEL_EXPORTER_OTLP_{signal}{rule}"
-            value = variables.get(name)
-            if value is not None and not is_valid(value):
-                raise invalid(name, None if rule == "HEADERS" else value, allowed)
+    for prefix in _PREFIXES:
+        if not _are_headers(variables.get(f"{prefix}HEADERS", "")):
+            allowed = "NAME=VALUE, several separated by commas, values URL-encoded"
+            raise invalid(f"{prefix}HEADERS", None, allowed)
+        trusted = variables.get(f"{prefix}CERTIFICATE")
+        if trusted and not (os.path.isfile(trusted) and os.access(trusted, os.R_OK)):
+            raise invalid(f"{prefix}CERTIFICATE", trusted, "a readable file")
+        certificate, key = (variables.get(f"{prefix}CLIENT_{part}", "") for part in ("CERTIFICATE", "KEY"))
+        if (certificate or key) and not _are_pair(certificate, key):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{prefix}CLIENT_CERTIFICATE and {prefix}CLIENT_KEY must name a certificate and "
+                "its key, both in PEM and without a password.",
+            )
 
 
-def validate_certificates(variables: Mapping[str, str], signal: str) -> None:
-    """Loads the certificate files of a signal ("TRACES" or "METRICS"). Raises KafkaError INVALID_CONFIG."""
-
-    def read(rule: str) -> str | None:
-        own = variables.get(f"OTEL_EXPORTER_OTLP_{signal}_{rule}")
-        return own or variables.get(f"OTEL_EXPORTER_OTLP_{rule}")
-
-    rule = "CERTIFICATE"
+def _are_pair(certificate: str, key: str) -> bool:
     try:
-        context = ssl.create_default_context(cafile=read(rule))
-        if certificate := read(rule := "CLIENT_CERTIFICATE"):
-            # Without a password argument, OpenSSL would prompt for one at the terminal.
-            context.load_cert_chain(certificate, read("CLIENT_KEY"), password="")
-    except OSError as error:  # SSLError is an OSError
-        raise invalid(f"OTEL_EXPORTER_OTLP_{rule}", None, "a file of certificates in PEM") from error
+        # Without a password argument, OpenSSL would prompt for one at the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password="")
+    except OSError:  # SSLError is an OSError
+        return False
+    return True
 
 
 def invalid(name: str, value: str | None, allowed: str) -> KafkaError:
@@ -192,18 +175,12 @@ def parse(environment: Mapping[str, str]) -> TracingSettings:
     """
     stripped = {name: value.strip() for name, value in environment.items() if name.startswith("OTEL_")}
     variables = {name: value for name, value in stripped.items() if value}
-    disabled = variables.get(DISABLED, "false").lower()
-    if disabled not in ("true", "false"):
-        raise invalid(DISABLED, variables[DISABLED], "true or false")
-    if disabled == "true":
+    if variables.get(DISABLED, "").lower() == "true":
         return OFF
-    validate(variables)
+    _validate(variables)
     traces_over_http, metrics_over_http = (
         _over_http(variables, name) for name in (TRACES_PROTOCOL, METRICS_PROTOCOL)
     )
-    for signal, over_http in (("TRACES", traces_over_http), ("METRICS", metrics_over_http)):
-        if over_http:
-            validate_certificates(variables, signal)
     endpoints = {name for name in (ENDPOINT, TRACES_ENDPOINT) if name in variables}
     return TracingSettings(
         _endpoint(variables, TRACES, TRACES_ENDPOINT, "otlp" if endpoints else "none", traces_over_http),

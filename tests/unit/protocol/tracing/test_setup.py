@@ -39,7 +39,9 @@ def test_the_protocol_selects_the_exporter(more: dict[str, str], exporter: type)
     assert exporting.provider.resource.attributes["service.name"] == "test"
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), KeyError("bad"), FileNotFoundError("bad")])
+@pytest.mark.parametrize(
+    "error", [ValueError("bad"), KeyError("bad"), FileNotFoundError("bad"), RuntimeError("bad")]
+)
 def test_an_exception_of_the_sdk_is_an_invalid_config(error: Exception) -> None:
     with (
         pytest.raises(KafkaError, match=r"OpenTelemetry rejects an OTEL_\* variable: .*bad") as refused,
@@ -47,3 +49,18 @@ def test_an_exception_of_the_sdk_is_an_invalid_config(error: Exception) -> None:
     ):
         raise error
     assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(("rule", "value"), [("TIMEOUT", "abc"), ("COMPRESSION", "lzma")])
+def test_values_that_the_sdk_rejects_are_an_invalid_config(
+    rule: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{rule}", value)
+    with pytest.raises(KafkaError, match=rf"OpenTelemetry rejects an OTEL_\* variable: .*{value}") as refused:
+        setup.begin(parse(ENDPOINT), {}, ignore)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_missing_package_is_not_an_invalid_config() -> None:
+    with pytest.raises(ModuleNotFoundError), invalid_variables():
+        raise ModuleNotFoundError
