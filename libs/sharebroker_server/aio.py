@@ -130,19 +130,31 @@ class Turns:
         """Returns what `gather_in_portions` does; others have their turns between two portions."""
         results: list[T] = []
         async for portion in self.portions(items, size):
-            results += await asyncio.gather(*map(call, portion))
+            results += await _together(map(call, portion))
         return results
 
 
 async def gather_in_portions(
     call: Callable[[I], Awaitable[T]], items: Iterable[I], size: int = CALLS_AT_ONCE
 ) -> list[T]:
-    """Returns the result of `call` for each item, in order; `size` calls run at the same time."""
+    """Returns the result of `call` for each item, in order; `size` calls run at the same time.
+
+    Raises the first failure of a call, after the other calls were cancelled and have ended.
+    """
     results: list[T] = []
     remaining = iter(items)
     while portion := [*islice(remaining, size)]:
-        results += await asyncio.gather(*map(call, portion))
+        results += await _together(map(call, portion))
     return results
+
+
+async def _together(calls: Iterable[Awaitable[T]]) -> list[T]:
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        await end(tasks)
+        raise
 
 
 async def _run_after(earlier: asyncio.Task[Any] | None, work: Coroutine[Any, Any, T]) -> T:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from itertools import islice
+from typing import Any
 
 import pytest
 from typing_extensions import override
 
-from sharebroker_server.aio import SerialExecutor, Tasks, Turns, doubling, run_in_daemon_thread
+from sharebroker_server.aio import (
+    SerialExecutor,
+    Tasks,
+    Turns,
+    doubling,
+    gather_in_portions,
+    run_in_daemon_thread,
+)
 from tests.testkit.waiting import eventually
 
 
@@ -200,3 +208,22 @@ async def test_few_calls_run_at_the_same_time_and_results_are_in_order() -> None
 
     assert await Turns().gather(call, iter(range(10)), 4) == [item * 2 for item in range(10)]
     assert most == 4
+
+
+@pytest.mark.parametrize("gather", [gather_in_portions, Turns().gather])
+async def test_the_other_calls_have_ended_when_a_failure_is_raised(gather: Callable[..., Any]) -> None:
+    began, ended = list[int](), list[int]()
+
+    async def call(item: int) -> None:
+        began.append(item)
+        if item == 1:
+            raise ValueError(item)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # also what a cancelled call still does
+            ended.append(item)
+
+    with pytest.raises(ValueError, match="1"):
+        await gather(call, range(9), 3)
+    assert (began, sorted(ended)) == ([0, 1, 2], [0, 2])
