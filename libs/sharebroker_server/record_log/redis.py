@@ -31,6 +31,7 @@ APPEND_BEYOND_LIMIT: Final = lua(HERE, POSITION, FENCE, "append", flags="allow-o
 TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
 BOUNDS: Final = lua(HERE, POSITION, "bounds", flags="no-writes")
 VIEW: Final = lua(HERE, POSITION, "view", flags="no-writes")
+BEGIN_IMPORT: Final = lua(HERE, POSITION, FENCE, "begin_import", flags="allow-oom")
 EXTEND: Final = lua(HERE, POSITION, FENCE, "extend", flags="allow-oom")
 
 _ANY_OFFSET: Final = (1 << 53) - 1
@@ -77,6 +78,7 @@ class RedisRecordStore(RecordStore):
         self._bounds = self._writes.script(BOUNDS)
         self._view = link.script(VIEW)
         self._extend = link.script(EXTEND)
+        self._begin_import = link.script(BEGIN_IMPORT)
         self._metrics = (appends or AppendMetricsByLog()).of("partition")
         self._partitions: dict[str, _Partition] = {}
 
@@ -168,6 +170,18 @@ class RedisRecordStore(RecordStore):
         keys = (stored.log, stored.meta, stored.snapshots)
         log_start, log_end, pairs = await await_read(partition, self._view.send(keys, ()))
         return Bounds(int(log_start), log_end), _named(pairs)
+
+    async def begin_import(self, partition: str, epoch: int, archive_id: str) -> bool:
+        """Empties a log that an import of another archive began; returns False for one that no import began.
+
+        The caller appends next, after it read `bounds`. Raises LogFenced, LogNotWritten, LogOutcomeUnknown.
+        """
+        stored = self._partition(partition)
+        keys = (stored.lease, stored.log, stored.index, stored.meta, stored.snapshots)
+        try:
+            return bool(await self._begin_import.send(keys, (epoch, archive_id)))
+        except RedisError as error:
+            raise write_failure(partition, error) from error
 
     async def extend(self, partition: str, epoch: int, log_end_offset: int) -> None:
         """Moves the end of a log without batches up (never down).

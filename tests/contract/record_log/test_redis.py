@@ -273,6 +273,49 @@ async def test_a_deleted_log_starts_again(stores: Stores) -> None:
     assert await stores.bases(0) == [0]
 
 
+@REDIS
+async def test_an_import_begins_a_log_of_another_archive_again(stores: Stores) -> None:
+    records = stores.records
+    assert isinstance(records, RedisRecordStore)
+    epoch = await stores.owned()
+    for archive_id, bounds in [("a", Bounds(0, 0)), ("a", Bounds(3, 6)), ("b", Bounds(0, 0))]:
+        assert await records.begin_import(NAME, epoch, archive_id)
+        assert await records.bounds(NAME) == bounds
+        if not bounds.log_end_offset:
+            batches = [stored(0), stored(3)]
+            await records.append(NAME, epoch, batches, [Segment(0, 6, 1, 1)], {"n1": archive_id.encode()})
+            await records.trim(NAME, epoch, 3)
+    assert await records.snapshots(NAME) == {"n1": b"b"}
+    assert await records.segments(NAME) == [Segment(0, 6, 1, 1)]
+
+
+@REDIS
+async def test_a_log_that_no_import_began_is_kept(stores: Stores) -> None:
+    records = stores.records
+    assert isinstance(records, RedisRecordStore)
+    epoch = await stores.filled(2)
+    assert not await records.begin_import(NAME, epoch, "a")
+    await records.append(NAME, epoch, [stored(6)])
+    assert await stores.bases(0) == [0, 3, 6]
+
+
+@REDIS
+async def test_a_fenced_import_does_not_empty_a_log(stores: Stores) -> None:
+    records = stores.records
+    assert isinstance(records, RedisRecordStore)
+    epoch = await stores.owned()
+    later = await stores.owned("1/2")
+    assert await records.begin_import(NAME, later, "b")
+    await records.append(NAME, later, [stored(0)], (), {"n1": b"x"})
+    for archive_id in "ab":
+        with pytest.raises(LogFenced):
+            await records.begin_import(NAME, epoch, archive_id)
+    assert await stores.bases(0) == [0]
+    assert await records.snapshots(NAME) == {"n1": b"x"}
+    assert await records.begin_import(NAME, later, "b")
+    assert await stores.bases(0) == [0], "the id of the archive is unchanged"
+
+
 async def test_partitions_are_listed_until_deleted(stores: Stores) -> None:
     await stores.filled(2)
     assert await stores.records.partitions() == {NAME}

@@ -20,10 +20,6 @@ from sharebroker_server.record_log.core.log_state import MemoryLimits, SegmentIn
 WRITE_BYTES: Final = 1 << 20
 WRITE_BATCHES: Final = 500
 
-_WITHIN: Final = 10.0
-_IMPORT: Final = "import"
-"""The field beside a log's start that has the id of the archive from which the log was imported."""
-
 
 async def missing_bytes(stores: Stores, plan: ImportPlan, partitions: Iterable[ArchivedPartition]) -> int:
     """Returns the size of the batches that an earlier import has not written. Raises LogUnavailable."""
@@ -60,7 +56,9 @@ class LogImport:
         """
         resource = self._plan.resource(archived)
         epoch, ending = self._leases.epoch(resource), self._ending(archived)
-        await self._begin(resource)
+        records = self._stores.records
+        if not await records.begin_import(resource, epoch, self._archive_id):
+            raise ArchiveError(f"Redis has records of {resource}, and the catalog has no such topic.")
         writer = LogWriter(self._stores, resource, epoch)
         await writer.start()
         for file in archived.files:
@@ -70,7 +68,6 @@ class LogImport:
         for marker in ending.markers:
             await writer.write(marker)
         await writer.finish(ending.snapshots)
-        records = self._stores.records
         await records.trim(resource, epoch, archived.log_start_offset)
         if not archived.files:
             await records.extend(resource, epoch, archived.log_end_offset)
@@ -85,18 +82,6 @@ class LogImport:
                 f"{MANIFEST} of the archive has invalid notes of partition {archived.partition} "
                 f"of topic {archived.topic_id}: {error}."
             ) from error
-
-    async def _begin(self, resource: str) -> None:
-        """Removes what an unfinished import of another archive has left. Raises ArchiveError."""
-        link, key = self._stores.link, self._stores.keys.meta(resource)
-        imported = await link.call("HGET", key, _IMPORT, timeout=_WITHIN)
-        if imported == self._archive_id.encode():
-            return
-        if imported is not None:
-            await self._stores.records.delete(resource)
-        elif await self._stores.records.log_end(resource):
-            raise ArchiveError(f"Redis has records of {resource}, and the catalog has no such topic.")
-        await link.call("HSET", key, _IMPORT, self._archive_id, timeout=_WITHIN)
 
 
 class LogWriter:

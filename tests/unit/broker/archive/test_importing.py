@@ -25,6 +25,7 @@ from tests.unit.broker.archive.scene import (
     content,
     exported,
     imported,
+    logs,
     make_archive,
     opened,
 )
@@ -47,6 +48,22 @@ def url(request: pytest.FixtureRequest, redis_servers: Servers) -> str:
 
 ONE = pytest.mark.parametrize("url", ["valkey"], indirect=True)
 """For what does not depend on the kind of server."""
+
+
+def make_another_archive(path: Path) -> None:
+    """Writes an archive with the topics of `make_archive`, as another export of the same cluster does."""
+    make_archive(path)
+    manifest = path / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b'"archive"', b'"another"'))
+
+
+async def expire_leases(url: str) -> None:
+    """Makes all leases of partitions and of imports free, as they are after 5 seconds without a renewal."""
+    async with opened(url) as stores:
+        resources = ["import", *(f"partition:{topic}:{number}" for topic, number in logs())]
+        for lease in await stores.leases.read(resources):
+            if lease is not None:
+                await stores.leases.release(lease.resource, lease.owner)
 
 
 async def test_an_export_of_an_imported_archive_is_equal(url: str, tmp_path: Path) -> None:
@@ -99,9 +116,8 @@ async def test_remains_of_an_import_of_another_archive_are_replaced(
         patch.setattr(RedisStreamLog, "append", Killer(1).before(RedisStreamLog.append))
         with pytest.raises(KilledError):
             await imported(url, tmp_path / "one")
-    manifest = tmp_path / "one" / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes().replace(b'"archive"', b'"another"'))
-    await imported(url, tmp_path / "one")
+    make_another_archive(tmp_path / "other")
+    await imported(url, tmp_path / "other")
     await exported(url, tmp_path / "two")
     assert content(tmp_path / "two") == content(tmp_path / "one")
 
@@ -155,10 +171,8 @@ async def test_a_damaged_archive_is_rejected_and_creates_no_topic(
 @ONE
 async def test_of_two_imports_at_the_same_time_one_is_complete(url: str, tmp_path: Path) -> None:
     """They have the same topics, as two exports of one cluster have."""
-    for name in ("one", "other"):
-        make_archive(tmp_path / name)
-    manifest = tmp_path / "other" / "manifest.json"
-    manifest.write_bytes(manifest.read_bytes().replace(b'"archive"', b'"another"'))
+    make_archive(tmp_path / "one")
+    make_another_archive(tmp_path / "other")
     results = await asyncio.gather(
         *(imported(url, tmp_path / name) for name in ("one", "other")), return_exceptions=True
     )
@@ -189,6 +203,33 @@ async def test_an_import_that_another_one_replaced_creates_no_topic(
         await imported(url, tmp_path / "one")
     async with opened(url) as stores:
         assert not await stores.log.last_position("catalog")
+
+
+async def test_an_import_that_stood_still_deletes_no_log_of_another_one(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other import has the same topics, and is complete when the first one continues."""
+    make_archive(tmp_path / "one")
+    make_another_archive(tmp_path / "other")
+    others: list[asyncio.Task[Imported]] = []
+    begin_import = RedisRecordStore.begin_import
+
+    async def other() -> Imported:
+        await expire_leases(url)
+        return await imported(url, tmp_path / "other")
+
+    async def after_the_other(records: RedisRecordStore, partition: str, epoch: int, archive_id: str) -> bool:
+        if archive_id == "archive":
+            if not others:
+                others.append(asyncio.create_task(other()))
+            assert (await others[0]).records == 4008
+        return await begin_import(records, partition, epoch, archive_id)
+
+    monkeypatch.setattr(RedisRecordStore, "begin_import", after_the_other)
+    with pytest.raises(ArchiveError, match="stood still, and another process took over"):
+        await imported(url, tmp_path / "one")
+    await exported(url, tmp_path / "two")
+    assert content(tmp_path / "two") == content(tmp_path / "one")
 
 
 @ONE
