@@ -130,7 +130,9 @@ class MetadataResponse(_message.Message):
         ROLES_FIELD_NUMBER: _builtins.int
         node_id: _builtins.int
         address: _builtins.str
-        """host:port of the gRPC listener."""
+        """host:port at which other brokers connect. Clients may not reach it: a load balancer, or `serve --processes`
+        with one port for all brokers, has another address for them.
+        """
         @_builtins.property
         def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
         def __init__(
@@ -286,6 +288,7 @@ class FindCoordinatorResponse(_message.Message):
         key: _builtins.str
         node_id: _builtins.int
         address: _builtins.str
+        """As MetadataResponse.Node.address."""
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         def __init__(
