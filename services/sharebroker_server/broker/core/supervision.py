@@ -21,8 +21,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 SHORTEST_PAUSE: Final = 0.1
-LONGEST_PAUSE: Final = 10.0
-"""Seconds before a broker is started again, after its first and after many failures."""
+"""Seconds before a broker is started again after its first failure; twice as many after each further one."""
 
 STABLE_SECONDS: Final = 10.0
 """Seconds that a broker serves from which on its exit is no failure in succession."""
@@ -196,4 +195,4 @@ class Supervision:
 
 def pause_after(failures: int) -> float:
     """Returns the seconds before a broker is started again after a number of failures in succession."""
-    return min(SHORTEST_PAUSE * 2.0 ** (min(failures, MOST_FAILURES) - 1), LONGEST_PAUSE)
+    return SHORTEST_PAUSE * 2.0 ** (failures - 1)

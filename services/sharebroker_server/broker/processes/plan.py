@@ -35,9 +35,10 @@ def parse_processes(text: str) -> int:
     """Parses `--processes`: a number, or `auto` for one per core. Raises KafkaError INVALID_CONFIG."""
     if text == "auto":
         return min(usable_cores(), MOST_PROCESSES)
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_PROCESSES:
+    number = int(text) if len(text) < 10 and text.isascii() and text.isdecimal() else 0
+    if not 1 <= number <= MOST_PROCESSES:
         raise invalid(f"--processes takes auto, or a number from 1 to {MOST_PROCESSES}; not {text!r}.")
-    return int(text)
+    return number
 
 
 def check_processes(settings: ServeSettings, platform: str = sys.platform) -> None:

@@ -41,7 +41,7 @@ def test_processes_are_a_number_or_the_cores() -> None:
     assert parse_processes("auto") == min(usable_cores(), MOST_PROCESSES)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "two", "65", "٣", "1" * 5000])
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "two", "65", "٣", "0000000640", "1" * 5000])
 def test_other_numbers_of_processes_are_rejected(text: str) -> None:
     with pytest.raises(KafkaError, match="--processes takes auto, or a number from 1 to 64; not "):
         parse_processes(text)
