@@ -87,6 +87,11 @@ def numbers(values: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
+def amount(number: int, noun: str) -> str:
+    """Formats a number of things: "1 topic", "2,000 topics"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def readable_time(seconds: float) -> str:
     """Formats a time since the Unix epoch as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

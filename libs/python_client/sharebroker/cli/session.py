@@ -13,7 +13,7 @@ import sharebroker
 from sharebroker import ErrorCode, KafkaError, TopicDescription, TopicPartition
 from sharebroker.admin_model import EARLIEST, LATEST
 from sharebroker.cli import login
-from sharebroker.cli.output import print_notice, text
+from sharebroker.cli.output import amount, print_notice, text
 from sharebroker.tracing.application import traceparent
 from sharebroker_protocol import tracing
 from sharebroker_protocol.records.record import Record
@@ -49,7 +49,7 @@ def prepare(
         elif auto_offset_reset is None and (skipped := count_skipped(admin, group, described)):
             print_notice(
                 f"Group {group!r} has no start offset and starts at the end of topic {topic!r}, behind "
-                f"{skipped} records; --from-beginning starts a new group with the oldest."
+                f"{amount(skipped, 'record')}; --from-beginning starts a new group with the oldest."
             )
 
 

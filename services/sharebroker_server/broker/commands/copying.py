@@ -18,7 +18,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from sharebroker.cli.output import FAILED, print_done, print_failure, readable_time, stderr
+from sharebroker.cli.output import FAILED, amount, print_done, print_failure, readable_time, stderr
 from sharebroker_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def copied(done: str, contents: BackupContents) -> Done:
     moment = readable_time(contents.taken_at)
     return Done(
         {"files": len(contents.files), "bytes": contents.size, "taken_at": contents.taken_at},
-        f"{done} {contents.size:,} bytes in {len(contents.files)} files, as of {moment}.",
+        f"{done} {contents.size:,} bytes in {amount(len(contents.files), 'file')}, as of {moment}.",
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sharebroker.cli.options import AsJson
-from sharebroker.cli.output import readable_time
+from sharebroker.cli.output import amount, readable_time
 from sharebroker_server.broker.commands.archive_options import (
     Data,
     Groups,
@@ -69,6 +69,6 @@ def exported(contents: ArchiveContents) -> Done:
             "bytes": contents.size,
             "begun_at": head.begun_at,
         },
-        f"Exported {contents.records:,} records of {head.topics} topics, and {head.groups} groups as of "
-        f"{readable_time(head.begun_at)}, in {contents.size:,} bytes.",
+        f"Exported {amount(contents.records, 'record')} of {amount(head.topics, 'topic')}, and "
+        f"{amount(head.groups, 'group')} as of {readable_time(head.begun_at)}, in {contents.size:,} bytes.",
     )

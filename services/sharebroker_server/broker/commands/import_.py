@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sharebroker.cli.options import AsJson, settings
+from sharebroker.cli.output import amount
 from sharebroker_server.broker.commands.archive_options import (
     Data,
     Groups,
@@ -72,6 +73,6 @@ def imported(result: Imported) -> Done:
     skipped = f" Left out because they exist: {', '.join(result.skipped)}." if result.skipped else ""
     return Done(
         {**result._asdict(), "skipped": [*result.skipped]},
-        f"Imported {result.records:,} records of {result.topics} topics, "
-        f"and {result.groups} groups.{skipped}",
+        f"Imported {amount(result.records, 'record')} of {amount(result.topics, 'topic')}, "
+        f"and {amount(result.groups, 'group')}.{skipped}",
     )

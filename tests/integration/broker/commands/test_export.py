@@ -61,7 +61,7 @@ async def test_an_imported_group_continues_where_it_was_in_a_redis(tmp_path: Pat
         serve.stop()
         done = await command("export", str(tmp_path / "archive"), "--redis", source.url)
         assert done.returncode == 0, done.stderr
-        assert f"Exported {RECORDS} records of 1 topics, and 1 groups" in done.stderr
+        assert f"Exported {RECORDS} records of 1 topic, and 1 group as of" in done.stderr
         done = await command("import", str(tmp_path / "archive"), "--redis", target.url)
         assert done.returncode == 0, done.stderr
         await finishes(Serve(tmp_path, ["--redis", target.url], "target"), work)

@@ -35,7 +35,7 @@ def test_the_progress_and_the_result_are_on_standard_error(capsys: pytest.Captur
     run_copy(copy, "sharebroker backup", DESCRIBE, as_json=False)
     shown = capsys.readouterr()
     assert "100%" in shown.err
-    assert "Backed up 1,500 bytes in 1 files, as of 1970-01-01T00:00:00.000+00:00." in shown.err
+    assert "Backed up 1,500 bytes in 1 file, as of 1970-01-01T00:00:00.000+00:00." in shown.err
     assert shown.out == ""
 
 

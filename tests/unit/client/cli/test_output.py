@@ -9,7 +9,17 @@ import pytest
 import typer
 from rich.console import Console
 
-from sharebroker.cli.output import Column, cell, explain, numbers, print_failure, printable, table, text
+from sharebroker.cli.output import (
+    Column,
+    amount,
+    cell,
+    explain,
+    numbers,
+    print_failure,
+    printable,
+    table,
+    text,
+)
 from sharebroker.cli.reading import BadInputError
 from sharebroker_protocol.errors import TRANSPORT, ErrorCode, FieldViolation, KafkaError
 from tests.testkit.tables import each
@@ -39,6 +49,11 @@ def test_cell_shows_a_value_as_text(value: object, shown: str) -> None:
 )
 def test_numbers_join_runs(values: list[int], shown: str) -> None:
     assert numbers(values) == shown
+
+
+@each("number, shown", [(0, "0 topics"), (1, "1 topic"), (2, "2 topics"), (4000, "4,000 topics")])
+def test_amounts_have_a_singular_and_a_plural(number: int, shown: str) -> None:
+    assert amount(number, "topic") == shown
 
 
 def test_table_aligns_numbers_right() -> None:

@@ -22,6 +22,7 @@ from sharebroker.cli.options import (
 from sharebroker.cli.output import (
     FAILED,
     UNFINISHED,
+    amount,
     columns,
     print_done,
     print_facts,
@@ -244,7 +245,8 @@ def redrive(
                 run.add(page)
                 if execute and run.continues:
                     if run.is_notice_due():
-                        print_notice(f"{run.letters} letters, {run.failed} of them failed; continuing.")
+                        sent = amount(run.letters, "letter")
+                        print_notice(f"{sent}, {run.failed} of them failed; continuing.")
                     pause(len(page.results) / rate - (clock.monotonic() - begun))
         except KeyboardInterrupt:
             stopped = True

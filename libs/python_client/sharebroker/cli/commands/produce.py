@@ -23,7 +23,7 @@ from sharebroker.cli.options import (
     Topic,
     settings,
 )
-from sharebroker.cli.output import print_done
+from sharebroker.cli.output import amount, print_done
 from sharebroker.cli.progress import progress, size_of
 from sharebroker.cli.reading import CountedLines, Fields, Format, Input, read
 from sharebroker.cli.session import traced
@@ -131,7 +131,7 @@ def produce(
                 publisher.publish(producer, records, shown)
     finally:
         result = {"topic": topic, "records": publisher.confirmed}
-        print_done(result, as_json, f"Published {publisher.confirmed:,} records to {topic}.")
+        print_done(result, as_json, f"Published {amount(publisher.confirmed, 'record')} to {topic}.")
 
 
 def _check_partition(topic: TopicDescription, partition: int | None) -> None:

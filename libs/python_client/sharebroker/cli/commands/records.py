@@ -24,6 +24,7 @@ from sharebroker.cli.options import (
     parse_position,
 )
 from sharebroker.cli.output import (
+    amount,
     columns,
     print_facts,
     print_notice,
@@ -142,7 +143,7 @@ def browse(
     rows = [record_document(one) if as_json else record_row(one) for one in found]
     print_rows(rows, _COLUMNS, as_json, f"Topic {topic} has no such records.")
     if len(found) == limit and not as_json:
-        print_notice(f"The first {limit} records are listed; --limit lists more.")
+        print_notice(f"The list ends after {amount(limit, 'record')}; --limit lists more.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from sharebroker.cli.options import (
     settings,
 )
 from sharebroker.cli.output import (
+    amount,
     columns,
     facts_view,
     print_done,
@@ -84,7 +85,8 @@ def create(
     configs = settings(config, "--config")
     with sharebroker.Admin(server) as admin:
         created = admin.create_topic(name, partitions, configs)
-    print_done(topic_row(created), as_json, f"Created topic {name} with {created.partitions} partitions.")
+    size = amount(created.partitions, "partition")
+    print_done(topic_row(created), as_json, f"Created topic {name} with {size}.")
 
 
 @app.command(name="list", epilog=examples("sharebroker topics list", "sharebroker topics list --json"))

@@ -65,7 +65,7 @@ def test_bad_line_is_named_and_earlier_lines_are_published(
     assert ran.code == 1
     assert isinstance(ran.failure, BadInputError)
     assert "Line 2 is not JSON" in str(ran.failure)
-    assert "Published 1 records" in ran.err
+    assert "Published 1 record to" in ran.err
     taken(sharebroker, topic, group, 1)
     assert lag(sharebroker, group) == 0
 
