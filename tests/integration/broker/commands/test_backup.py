@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import subprocess
 from pathlib import Path
 
 from sharebroker_server.broker.commands.backup import EXAMPLES
 from tests.durability.append_only import embedded
-from tests.integration.broker.commands.commands import MAIN, command
+from tests.integration.broker.commands.commands import command, killed_at
 from tests.support.client import connected
 from tests.testkit.brokers import Cluster, Serve, one_process
 from tests.testkit.waiting import eventually
@@ -70,15 +67,30 @@ async def test_a_killed_backup_continues_and_the_server_is_unaffected(tmp_path: 
             topic, _ = await client.create()
             await client.publish(topic, ["x" * 900_000] * 3)
             words = ["backup", str(target), "--data", data_of(cluster)]
-            running = await asyncio.create_subprocess_exec(*MAIN, *words, stderr=subprocess.DEVNULL)
-            await eventually(target.exists)
-            with contextlib.suppress(ProcessLookupError):
-                running.kill()
-            await running.wait()
+            for flush in (1, 2):
+                await killed_at(flush, *words)
+                assert (target / "backup.unfinished").exists()
+                assert not (target / "backup.json").exists()
             await client.publish(topic, ["after"])
-            if not (target / "backup.json").exists():  # it was killed in time
-                done = await command(*words)
-                assert done.returncode == 0, done.stderr
+            done = await command(*words)
+            assert done.returncode == 0, done.stderr
             again = await command(*words)
     assert again.returncode == 1
     assert "contains a complete backup" in again.stderr
+
+    restored = tmp_path / "new"
+    words = ["restore", str(target), "--data", str(restored)]
+    for flush in (1, 2):
+        await killed_at(flush, *words)
+    refused = await command("serve", "--data", str(restored))
+    assert (refused.returncode, "unfinished restore" in refused.stderr) == (2, True)
+    done = await command(*words)
+    assert done.returncode == 0, done.stderr
+    serve = Serve(tmp_path, ["--data", str(restored)])
+    serve.start()
+    try:
+        async with connected(serve.address) as client:
+            found = await client.acquire_all(await client.group(), topic, 4, "late")
+    finally:
+        serve.stop()
+    assert [record.text for record in found] == [*["x" * 900_000] * 3, "after"]
