@@ -155,6 +155,9 @@ UNREADABLE: Final = (CorruptRecordException, IndexError, ValueError)
 SLICE_RECORDS: Final = 4_000
 """The number of records in a slice."""
 
+_BATCH_COST: Final = 20
+"""The number of records that take as long as what is done once for a batch."""
+
 _SLICE_BYTES: Final = 32 << 10
 """The bytes in a slice of a large batch."""
 
@@ -174,6 +177,27 @@ def batches_of(data: Buffer, headers: Sequence[BatchHeader]) -> Iterator[tuple[B
         end = position + header.size
         yield header, view[position:end]
         position = end
+
+
+def validation_groups(
+    data: Buffer, headers: Sequence[BatchHeader]
+) -> Iterator[list[tuple[BatchHeader, memoryview]]]:
+    """Yields the batches in groups, each of which is a portion of work like one batch.
+
+    A compressed batch is a group of its own. Others are grouped up to the cost of a slice.
+    """
+    group: list[tuple[BatchHeader, memoryview]] = []
+    cost = size = 0
+    for header, batch in batches_of(data, headers):
+        batch_cost = header.record_count + _BATCH_COST
+        cost += batch_cost
+        size += header.size
+        if group and (header.codec or group[0][0].codec or cost > SLICE_RECORDS or size > _LARGE_BATCH):
+            yield group
+            group, cost, size = [], batch_cost, header.size
+        group.append((header, batch))
+    if group:
+        yield group
 
 
 def check_counts(headers: Sequence[BatchHeader]) -> None:

@@ -38,6 +38,7 @@ from sharebroker_server.record_log.record_validation import (
     check_records,
     plain_batch,
     record_slices,
+    validation_groups,
 )
 from sharebroker_server.record_log.unpacking import UnpacksTooLargeError
 
@@ -47,7 +48,7 @@ TURN_COST: Final = 10_000
 _BYTES_PER_COST: Final = 128
 """The bytes that take as long as one of the smallest records."""
 
-_AT_ONCE_RECORDS: Final = 5_000
+_AT_ONCE_RECORDS: Final = TURN_COST
 _AT_ONCE_BYTES: Final = TURN_COST * _BYTES_PER_COST
 """The largest batch that is validated at once; a full batch of max.message.bytes by default is smaller."""
 
@@ -101,7 +102,7 @@ class ValidationQueue:
     async def validate(
         self, settings: LogSettings, data: Buffer, now_ms: int, values: RecordHeaders | None = None
     ) -> list[BatchHeader]:
-        """Returns the headers of an append's batches after validating them, each batch in its turn.
+        """Returns the headers of an append's batches after validating them, each group in its turn.
 
         Replaces `values` with what the headers of the records have.
 
@@ -113,13 +114,13 @@ class ValidationQueue:
             check_counts(headers)
         if values is not None:
             values.clear()
-        for header, batch in batches_of(data, headers):
-            async with self._turn(header.record_count):
-                plain: Buffer = batch
-                if header.codec:
-                    plain = await asyncio.to_thread(plain_batch, header, batch)
-                for _ in record_slices(header, plain, values):
-                    await asyncio.sleep(0)
+        for group in validation_groups(data, headers):
+            async with self._turn(sum(header.record_count for header, _ in group)):
+                if len(group) == 1:
+                    await _check_in_slices(*group[0], values)
+                else:
+                    for header, batch in group:
+                        check_records(header, batch, values=values)
         settings.check_times(headers, now_ms, values)
         return headers
 
@@ -164,6 +165,13 @@ class ValidationQueue:
         self._busy = False
 
 
+async def _check_in_slices(header: BatchHeader, batch: Buffer, values: RecordHeaders | None) -> None:
+    """Reads each record of a batch as `check_records`; a thread unpacks it."""
+    plain = await asyncio.to_thread(plain_batch, header, batch) if header.codec else batch
+    for _ in record_slices(header, plain, values):
+        await asyncio.sleep(0)
+
+
 class CallValidation:
     """Validates the batches of one append call in their order."""
 
@@ -184,14 +192,13 @@ class CallValidation:
         Raises:
             KafkaError: as `LogSettings.headers`.
         """
-        if not self._earlier:
-            headers = self._queue.validate_now(settings, data, now_ms, values)
-            if headers is not None:
-                return headers
+        is_first = not self._earlier
+        if is_first and (headers := self._queue.validate_now(settings, data, now_ms, values)) is not None:
+            return headers
         self._earlier += 1
         try:
             async with self._lock:
-                headers = self._queue.validate_now(settings, data, now_ms, values)
+                headers = None if is_first else self._queue.validate_now(settings, data, now_ms, values)
                 if headers is None:
                     headers = await self._queue.validate(settings, data, now_ms, values)
                 return headers

@@ -18,10 +18,13 @@ from sharebroker_server.record_log.record_validation import (
     MAX_HEADERS,
     MAX_RECORDS,
     MAX_UNPACKED_BYTES,
+    SLICE_RECORDS,
     LogSettings,
     TimestampBounds,
+    batches_of,
     check_counts,
     check_records,
+    validation_groups,
 )
 from tests.hostile.payloads import one_record
 from tests.unit.record_log.batches import batch
@@ -189,3 +192,24 @@ def test_each_batch_of_a_request_is_read() -> None:
     assert len(settings.headers(good + good, 2000)) == 2
     with pytest.raises(KafkaError, match="unreadable records"):
         settings.headers(good + bad, 2000)
+
+
+@pytest.mark.parametrize(
+    ("batches", "sizes"),
+    [
+        ([], []),
+        ([batch(1)], [1]),
+        ([batch(SLICE_RECORDS // 4)] * 7, [3, 3, 1]),
+        ([batch(SLICE_RECORDS + 1), batch(1), batch(1), batch(SLICE_RECORDS + 1)], [1, 2, 1]),
+        ([batch(1), batch(1, codec=1), batch(1, codec=1), batch(1), batch(1)], [1, 1, 1, 2]),
+        ([batch(1, size=600_000)] * 3, [1, 1, 1]),
+        ([batch(1)] * SLICE_RECORDS, [190] * 21 + [10]),
+    ],
+    ids=["none", "one", "small", "large", "compressed", "bytes", "tiny"],
+)
+def test_batches_are_grouped_up_to_a_slice(batches: list[bytes], sizes: list[int]) -> None:
+    data = b"".join(batches)
+    headers = [header_of(one) for one in batches]
+    groups = list(validation_groups(data, headers))
+    assert [len(group) for group in groups] == sizes
+    assert [pair for group in groups for pair in group] == list(batches_of(data, headers))

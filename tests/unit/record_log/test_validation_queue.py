@@ -22,7 +22,7 @@ from tests.unit.record_log.batches import batch
 SETTINGS = LogSettings()
 NOW = 1_000
 SMALL = batch(3)
-MANY_RECORDS = 6_000
+MANY_RECORDS = TURN_COST + 1
 """So many records are not validated at once."""
 
 
@@ -66,6 +66,14 @@ async def test_other_tasks_run_between_the_slices_of_a_large_batch(queue: Valida
     turns = Turns()
     assert await outcome(queue, consecutive(MAX_RECORDS)) == SETTINGS.headers(consecutive(MAX_RECORDS), NOW)
     assert turns.count >= MAX_RECORDS // SLICE_RECORDS
+    turns.stop()
+
+
+async def test_small_batches_of_an_append_share_a_slice(queue: ValidationQueue) -> None:
+    data = batch(SLICE_RECORDS // 8) * 24
+    turns = Turns()
+    assert await queue.validate(SETTINGS, data, NOW) == SETTINGS.headers(data, NOW)
+    assert turns.count <= 2 * 24 // 6
     turns.stop()
 
 
