@@ -97,7 +97,7 @@ class ConsumeSession:
 
     def charge(self, response: pb.ConsumeResponse) -> None:
         """Charges a response that was sent; withholds the client's credit until its records are paid."""
-        if response.deliveries or response.records:
+        if self._gateway.quotas.active and (response.deliveries or response.records):
             self._throttle(response.ByteSize())
 
     def _throttle(self, size: int) -> None:
