@@ -21,6 +21,7 @@ from sharebroker_server.kafka_client.core.apis import (
     OFFSET_FOR_LEADER_EPOCH,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    ClientApi,
 )
 from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request, response_frame
 from sharebroker_server.kafka_wire.messages import ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -121,8 +122,12 @@ def metadata(name: str, throttle_time_ms: int = 0) -> MetadataResponse:
     return MetadataResponse(cluster_id=name, brokers=[], topics=[], throttle_time_ms=throttle_time_ms)
 
 
-async def ask(connection: BrokerConnection, timeout: float | None = None) -> str | None:
-    response = await connection.request(METADATA, MetadataRequest(topics=[]), timeout)
+async def ask(
+    connection: BrokerConnection,
+    timeout: float | None = None,
+    api: ClientApi[MetadataRequest, MetadataResponse] = METADATA,
+) -> str | None:
+    response = await connection.request(api, MetadataRequest(topics=[]), timeout)
     return response.cluster_id
 
 

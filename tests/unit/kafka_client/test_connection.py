@@ -246,10 +246,11 @@ async def test_a_cancelled_request_keeps_its_place_until_its_response() -> None:
 async def test_a_throttled_client_waits(throttle_ms: int, version: int, throttled: bool) -> None:
     """A broker of an older version delays the response itself."""
     broker = Broker({**OFFERED, METADATA.key: (0, version)})
+    api = replace(METADATA, first=0)
     for name in ("one", "two"):
         broker.answers.put_nowait(metadata(name, throttle_ms))
     async with connected(broker) as connection:
-        assert await ask(connection) == "one"
+        assert await ask(connection, api=api) == "one"
         if throttled:
             error = await failure(ask(connection, timeout=10.0))
             assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -257,7 +258,7 @@ async def test_a_throttled_client_waits(throttle_ms: int, version: int, throttle
             assert 10 < error.retry_after <= 60
             assert not connection.closed
         else:
-            assert await ask(connection) == "two"
+            assert await ask(connection, api=api) == "two"
 
 
 # The end

@@ -1,6 +1,7 @@
 """The APIs that the client uses, and the version of each that a broker and the client have in common.
 
-The first versions are those of Kafka 2.1, the last ones those that add something the client needs.
+The first versions are those of Kafka 2.4, the last ones those that add something the client needs. Metadata
+before version 9 may have leader epochs from before a reassignment (Kafka: hasReliableLeaderEpochs).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ClientApi(Generic[Request, Response]):
 
 FETCH: Final = ClientApi[FetchRequest, FetchResponse](1, "Fetch", 4, 13, throttled=8)
 LIST_OFFSETS: Final = ClientApi[ListOffsetsRequest, ListOffsetsResponse](2, "ListOffsets", 1, 7, throttled=3)
-METADATA: Final = ClientApi[MetadataRequest, MetadataResponse](3, "Metadata", 4, 12, throttled=6)
+METADATA: Final = ClientApi[MetadataRequest, MetadataResponse](3, "Metadata", 9, 12, throttled=6)
 SASL_HANDSHAKE: Final = ClientApi[SaslHandshakeRequest, SaslHandshakeResponse](17, "SaslHandshake", 1, 1)
 API_VERSIONS: Final = ClientApi[ApiVersionsRequest, ApiVersionsResponse](18, "ApiVersions", 0, 3, throttled=2)
 OFFSET_FOR_LEADER_EPOCH: Final = ClientApi[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse](

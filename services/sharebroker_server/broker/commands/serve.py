@@ -58,7 +58,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="URL",
-            help="kafka://HOST:PORT,…: the topics and records are in this Kafka cluster (2.1 or newer), and "
+            help="kafka://HOST:PORT,…: the topics and records are in this Kafka cluster (2.4 or newer), and "
             "only the state of share groups is stored here.",
         ),
     ] = None,

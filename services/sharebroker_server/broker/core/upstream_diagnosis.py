@@ -13,7 +13,7 @@ SUBJECT: Final = "upstream"
 MOST_NAMES: Final = 10
 """Maximum number of names in a finding."""
 
-OLDEST: Final = "Kafka 2.1 is the oldest release that can be used."
+OLDEST: Final = "Kafka 2.4 is the oldest release that can be used."
 
 
 @dataclass(frozen=True, slots=True)

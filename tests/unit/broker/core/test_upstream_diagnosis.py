@@ -21,7 +21,7 @@ def test_a_usable_cluster_has_no_findings() -> None:
             Level.WARNING,
             ("upstream b2:9092", "Connection refused."),
         ),
-        (UpstreamFacts({"b1:9092": "Refused."}), Level.ERROR, ("upstream b1:9092", "Kafka 2.1")),
+        (UpstreamFacts({"b1:9092": "Refused."}), Level.ERROR, ("upstream b1:9092", "Kafka 2.4")),
         (UpstreamFacts(FINE), Level.WARNING, ("no topic", "DESCRIBE and READ")),
         (
             UpstreamFacts(

@@ -51,5 +51,10 @@ def test_api_versions_is_repeated_in_a_version_of_the_broker(
 
 
 def test_versions_are_taken_from_the_response() -> None:
-    key = ApiVersionsResponse.ApiVersion(api_key=apis.METADATA.key, min_version=2, max_version=8)
-    assert Versions.of_response(ApiVersionsResponse(api_keys=[key])).of(apis.METADATA) == 8
+    key = ApiVersionsResponse.ApiVersion(api_key=apis.METADATA.key, min_version=2, max_version=9)
+    assert Versions.of_response(ApiVersionsResponse(api_keys=[key])).of(apis.METADATA) == 9
+
+
+def test_metadata_with_unreliable_leader_epochs_is_not_used() -> None:
+    with pytest.raises(KafkaError, match="9 to 12 are usable"):
+        Versions({apis.METADATA.key: (0, 8)}).of(apis.METADATA)
