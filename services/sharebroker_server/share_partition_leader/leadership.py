@@ -431,10 +431,13 @@ class Leadership:
     async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
         started = monotonic()
         catalog, persister = self._catalog, self._persister
+        epoch = led.log.epoch
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
             # The persister repeats a read whose gRPC call failed as it was cancelled (see `end`).
             if self._led.get(names.topic_partition(led.log.partition)) is not led:
+                raise relinquished()
+            if led.log.loses_records and led.log.epoch != epoch:  # a truncation: see `retire_all`
                 raise relinquished()
             state = replace(state, clock_offset_ms=-1000 * self._holder.clock_skew)
             # Read again: the config may have changed while the state was read.

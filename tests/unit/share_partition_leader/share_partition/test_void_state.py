@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -127,6 +129,42 @@ async def test_state_without_a_start_is_not_written(harness: Harness) -> None:
     assert (await load(harness, 5, 4)).start_offset == 9  # by share.auto.offset.reset
     assert await harness.start_offset() == -1
     assert not harness.persister.writes
+
+
+async def test_a_load_that_outlives_a_truncation_is_dropped() -> None:
+    async with running_cluster() as upstream:
+        harness = Harness(lambda store: UpstreamLogs(upstream.client, store))
+        await harness.start()
+        read, reading, release = harness.persister.read, asyncio.Event(), asyncio.Event()
+
+        async def stubborn(key: SharePartitionKey, epoch: int) -> SharePartitionState:
+            """Reads the state; a cancellation is lost, as in a gRPC call that fails at that moment."""
+            found = await read(key, epoch)
+            reading.set()
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+            return found
+
+        try:
+            await harness.create_topic(name="t")
+            for _ in range(4):
+                upstream.cluster.append(batch(2))
+            led = await harness.leadership.led(TOPIC, 0)
+            await eventually(lambda: led.log.log_end_offset == 8)
+            harness.persister.read = stubborn  # type: ignore[method-assign,assignment]
+            acquiring = asyncio.create_task(harness.acquire(max_wait_ms=5000))
+            await reading.wait()
+            upstream.cluster.elect(1, keeps=4)
+            await eventually(lambda: led.log.log_end_offset == 4)
+            release.set()
+            (part,) = await acquiring
+            assert code(part) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert not led.ready
+            (part,) = await harness.acquire(max_wait_ms=5000)
+            assert [(each.first_offset, each.last_offset) for each in part.acquired] == [(0, 3)]
+        finally:
+            await harness.stop()
 
 
 async def test_members_lose_their_locks_and_receive_the_new_records() -> None:
