@@ -161,6 +161,12 @@ class ClusterClient:
 
         return await self.at_leader(topic, partition, timeout, ask)
 
+    def doubt_leaders(self, topic: str) -> None:
+        """Forgets the leaders of a topic without id: if it was created again, its epochs are lower."""
+        known = self.metadata.topics.get(topic)
+        if known is not None and not known.id:
+            self.metadata = self.metadata.without_leaders(topic)
+
     def close(self) -> None:
         """Ends all connections."""
         for link in self._links.values():
@@ -231,6 +237,8 @@ class ClusterClient:
                         if error.code not in STALE_METADATA:
                             raise
                         failure = error
+                        if error.code is ErrorCode.UNKNOWN_LEADER_EPOCH:
+                            self.doubt_leaders(topic)
                     await asyncio.sleep(next(pauses))
         except TimeoutError:
             reason = f": {failure.message}" if failure is not None else "."

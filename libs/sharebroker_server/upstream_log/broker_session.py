@@ -90,6 +90,7 @@ class BrokerSession:
                 named[self._logs.topic_key(log.source, by_id=by_id), log.source.partition] = (log, position)
             except KafkaError as error:
                 log.failed(error, LONGEST_PAUSE)
+                self._logs.refresh()
         if not named:
             return False
         asked = self._session.request({key: position for key, (_, position) in named.items()})
@@ -113,6 +114,8 @@ class BrokerSession:
                 continue
             if log.needs_comparison(leader):
                 self._logs.compare(log)
+            elif log.needs_bounds(now):
+                self._logs.find_bounds(log)
             elif (position := log.position(leader)) is not None:
                 wanted.append((log, position))
         return wanted
@@ -124,19 +127,17 @@ class BrokerSession:
             log, position = named[key]
             try:
                 if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    pause = LONGEST_PAUSE if log.failing else FIRST_PAUSE  # the first may be a deletion
                     log.out_of_range()
-                    self._logs.spawn(self._find_bounds(log))
+                    log.failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE), pause)
+                    self._logs.find_bounds(log)
                 elif part.error_code:
                     raise KafkaError(ErrorCode(part.error_code))
                 else:
                     await log.fetched(part, position)
             except KafkaError as error:
                 log.failed(error, FIRST_PAUSE if error.code in _STALE else LONGEST_PAUSE)
+                if error.code is ErrorCode.UNKNOWN_LEADER_EPOCH:
+                    self._logs.client.doubt_leaders(log.source.topic)
                 if error.code in _STALE:
                     self._logs.refresh()
-
-    async def _find_bounds(self, log: UpstreamLog) -> None:
-        try:
-            await log.refresh()
-        except KafkaError as error:
-            log.failed(error, FIRST_PAUSE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
 from sharebroker_server.record_log.lifecycle import not_leader, storage_error
 from sharebroker_server.record_log.port import RecordStore
@@ -58,8 +59,13 @@ class EpochNotes:
         """Stores the notes again if the store lost them.
 
         Raises:
-            LogError: the store cannot be read or written.
+            LogUnavailable: the store cannot be read or written.
         """
+        # Notes that cannot be read or replaced are those of the next leader.
+        with suppress(LogFenced, ValueError):
+            await self._recheck(lease_epoch)
+
+    async def _recheck(self, lease_epoch: int) -> None:
         async with self._writing:
             if self.history != EpochHistory.load(await self._store.snapshots(self._partition)):
                 await self._append(self.history, lease_epoch)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from typing_extensions import override
 
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.upstream_log.broker_session import FIRST_PAUSE, LONGEST_PAUSE, BrokerSession
 from sharebroker_server.upstream_log.upstream_cluster import Limits, UpstreamCluster, UpstreamPartition
@@ -42,6 +42,7 @@ class UpstreamLogs(UpstreamCluster):
         self._tasks = Tasks(_crashed)
         self._refreshing = False
         self._comparing: set[UpstreamLog] = set()
+        self._finding: set[UpstreamLog] = set()
 
     async def open(
         self, resource: str, epoch: int, topic: str, topic_id: str, partition: int, lease: Ownership
@@ -54,7 +55,9 @@ class UpstreamLogs(UpstreamCluster):
             KafkaError: as `UpstreamLog.read`.
         """
         await self.client.leader(topic, partition, OPEN_SECONDS)
-        known = self.client.metadata.topics[topic]
+        known = self.client.metadata.topics.get(topic)
+        if known is None:  # deleted meanwhile
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The cluster has no topic {topic}.")
         source = UpstreamPartition(topic, partition, topic_id if known.id else "")
         log = await UpstreamLog.open(resource, epoch, source, self, lease)
         self.logs.add(log)
@@ -99,6 +102,12 @@ class UpstreamLogs(UpstreamCluster):
             self._comparing.add(log)
             self.spawn(self._compare(log))
 
+    def find_bounds(self, log: UpstreamLog) -> None:
+        """Makes the bounds of a log current, once at a time."""
+        if log not in self._finding:
+            self._finding.add(log)
+            self.spawn(self._find_bounds(log))
+
     def led_by(self, node_id: int) -> Iterator[tuple[UpstreamLog, Leader]]:
         """Yields the logs whose partitions a broker leads."""
         for log in self.logs:
@@ -127,9 +136,21 @@ class UpstreamLogs(UpstreamCluster):
         try:
             await log.compare()
         except KafkaError as error:
-            log.failed(error, FIRST_PAUSE)
+            if error.code is ErrorCode.LEADER_NOT_AVAILABLE:  # perhaps a deposed one
+                self.refresh()
+                log.failed(error, LONGEST_PAUSE if log.failing else FIRST_PAUSE)
+            else:
+                log.failed(error, FIRST_PAUSE)
         finally:
             self._comparing.discard(log)
+
+    async def _find_bounds(self, log: UpstreamLog) -> None:
+        try:
+            await log.refresh()
+        except KafkaError as error:
+            log.failed(error, FIRST_PAUSE)
+        finally:
+            self._finding.discard(log)
 
 
 def _crashed(error: BaseException) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.cluster import ClusterClient
@@ -12,6 +13,10 @@ from sharebroker_server.upstream_log.fetching import FetchSettings
 
 if TYPE_CHECKING:
     from sharebroker_server.upstream_log.upstream_log import UpstreamLog
+
+
+DEPOSED_SECONDS: Final = 30.0
+"""The longest time in which a deposed leader may respond (Kafka: zookeeper.session.timeout.ms is 18 s)."""
 
 
 class UpstreamPartition(NamedTuple):
@@ -58,6 +63,7 @@ class UpstreamCluster:
         self.limits = limits or Limits()
         self.cache = ChunkCache(cached_bytes)
         self.counters = Counters()
+        self._lower_since: dict[UpstreamPartition, tuple[float, float]] = {}
 
     def topic_key(self, source: UpstreamPartition, *, by_id: bool) -> str:
         """Returns how fetches name the topic.
@@ -74,6 +80,31 @@ class UpstreamCluster:
         if not by_id:
             return source.topic
         return source.topic_id or (known.id if known is not None else "")
+
+    def check_other_log(self, source: UpstreamPartition, *, is_other: bool) -> None:
+        """Raises while a leader of a lower epoch may be a deposed one; returns if its log is another one.
+
+        Topic ids show that a topic was created again. Without them only time does: a leader that is deposed
+        ends within its session with the controller.
+
+        Raises:
+            KafkaError: LEADER_NOT_AVAILABLE.
+        """
+        if not is_other:
+            self._lower_since.pop(source, None)
+            return
+        now = asyncio.get_running_loop().time()
+        since, last = self._lower_since.get(source, (now, now))
+        if now - last >= DEPOSED_SECONDS:  # of another time
+            since = now
+        self._lower_since[source] = (since, now)
+        if source.topic_id or now - since < DEPOSED_SECONDS:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"The leader of {source} has an earlier epoch than what was read. If the topic was created "
+                f"again, it is read after {DEPOSED_SECONDS:g} s.",
+            )
+        del self._lower_since[source]
 
     def wake(self, log: UpstreamLog) -> None:
         """Notes that a log may join its session."""

@@ -6,7 +6,8 @@ Theory of operation
 *Growth.* One incremental fetch session with each broker (`sessions.py`) has all partitions of which readers
 want more. Their records arrive in chunks, which memory keeps (`core/chunks.py`). The next fetch starts at
 `next_offset`. It reads ahead of the readers by up to `tail_bytes`; then the log is left out of the session
-until they follow. So the log end is as new as the last fetch.
+until they follow. Meanwhile the session asks for the bounds from time to time: readers may wait at the end.
+A reader that is ahead of the session takes it along.
 
 *Other offsets.* A reader that is behind, or whose chunk was dropped, fetches a chunk of its own, without
 session and without waiting. Readers of the same offset share one fetch.
@@ -67,6 +68,10 @@ PATIENCE: Final = 5.0
 ERROR_PERIOD: Final = 60.0
 """Seconds between two log lines about the errors of a partition."""
 
+BEHIND_SECONDS: Final = 1.0
+LONGEST_BEHIND_SECONDS: Final = 8.0
+"""Seconds between two requests for the bounds of a log that the session leaves out, at first and at most."""
+
 _FOR_MEMBERS: Final = frozenset(
     {
         ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -107,6 +112,7 @@ class UpstreamLog:
         """The age in ms at which the cluster deletes records; -1 without a limit, or if it is unknown."""
         self.not_before = 0.0
         """The time of the event loop before which the session leaves this partition out."""
+        self._behind_pause = self._bounds_due = 0.0
         self._cluster = cluster
         self._lease = lease
         self._notes = EpochNotes(cluster.store, partition)
@@ -291,7 +297,7 @@ class UpstreamLog:
         return [span for batch in batches if (span := (batch.base_offset, batch.last_offset)) in spans]
 
     async def recheck(self) -> None:
-        """Stores the notes again: the store may have lost them. Raises LogError."""
+        """Stores the notes again: the store may have lost them. Raises LogUnavailable."""
         await self._notes.recheck(self.epoch)
 
     async def close(self) -> None:
@@ -332,6 +338,26 @@ class UpstreamLog:
         """Resumes at the log end after the cluster has no record at the session's offset any more."""
         self._compared = None  # the log may be shorter, without another leader
         self._next = max(self._start, min(self._next, self._end))
+
+    def needs_bounds(self, now: float) -> bool:
+        """Whether to ask for the bounds now, a time of the event loop, because the log is behind.
+
+        Readers may wait at its end, and read nothing that would bring it back into the session.
+        """
+        if self._closed or not self.is_behind:
+            self._behind_pause = self._bounds_due = 0.0
+            return False
+        if now < self._bounds_due:
+            return False
+        was_behind = self._behind_pause > 0
+        self._behind_pause = min(2 * self._behind_pause or BEHIND_SECONDS, LONGEST_BEHIND_SECONDS)
+        self._bounds_due = now + self._behind_pause
+        return was_behind
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last result of the session was an error."""
+        return self._failing_since is not None
 
     def failed(self, error: KafkaError, pause: float) -> None:
         """Leaves the session for a pause, in seconds."""
@@ -403,6 +429,7 @@ class UpstreamLog:
 
     def _has_read(self, end: int) -> None:
         """Notes that readers have the records up to the offset `end`."""
+        self._next = max(self._next, end)  # the session reads ahead of the foremost reader
         if self._unread.read_to(end):
             self._cluster.wake(self)
 
@@ -425,9 +452,11 @@ class UpstreamLog:
                     return
                 divergence = Divergence(self._notes.history.epochs)
                 while not divergence.ended:
-                    divergence.answer(*await client.epoch_end(topic, index, divergence.epoch, READ_SECONDS))
+                    found = await client.epoch_end(topic, index, divergence.epoch, READ_SECONDS)
+                    divergence.answer(*found, leader.epoch)
                 if client.metadata.leader(topic, index) == leader:
                     break  # else another leader has answered
+            self._cluster.check_other_log(self.source, is_other=divergence.is_other)
             if divergence.offset is not None:
                 await self._diverged(divergence.offset, leader.epoch)
             self._compared = leader.epoch
@@ -437,12 +466,15 @@ class UpstreamLog:
         """Notes that nothing that was read from an offset on is certain to exist."""
         if offset >= self._end if self._opened else leader_epoch == self._notes.history.last_epoch:
             return
+        epoch = self.epoch
         if self._opened:
             try:
-                self.epoch = await self._lease.reclaim()
+                epoch = await self._lease.reclaim()
             except (LeaseLost, LeasesUnavailable) as error:
                 raise not_leader(self.partition) from error
-        await self._notes.truncated(offset, self.epoch)
+        await self._notes.truncated(offset, epoch)
+        # Not before: state that is loaded while the note is written counts as loaded before the truncation.
+        self.epoch = epoch
         if not self._opened:
             return
         _log.error(

@@ -62,6 +62,8 @@ class Replica:
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to one, and its end."""
         known = [each for each in self.epochs if each[0] <= epoch]
+        if epoch > self.epochs[-1][0]:
+            return -1, -1
         if not known:
             return epoch, self.epochs[0][1]
         later = [begin for number, begin in self.epochs if number > epoch]
@@ -141,6 +143,11 @@ class Cluster:
         epochs = [each for each in former.epochs if each[1] < end or each == (0, 0)]
         self.leader = node
         self.replicas[node] = Replica(batches, [*epochs, (epoch, end)], former.start)
+        self._notify()
+
+    def recreate(self) -> None:
+        """Deletes the topic and creates it again; it has no id."""
+        self.replicas = [Replica(), Replica()]
         self._notify()
 
     def _store(self, batches: list[StoredBatch]) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import patch
 
 import pytest
 
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.upstream_log import sessions, upstream_cluster, upstream_log
+from sharebroker_server.upstream_log.broker_session import FIRST_PAUSE, LONGEST_PAUSE
 from sharebroker_server.upstream_log.core.epochs import NAME as NOTES
 from sharebroker_server.upstream_log.core.epochs import EpochHistory
 from sharebroker_server.upstream_log.fetching import FetchSettings
@@ -16,7 +19,7 @@ from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import code_of, error_of, offsets
-from tests.unit.upstream_log.harness import ALL, NAME, Harness, running
+from tests.unit.upstream_log.harness import ALL, NAME, TOPIC, Harness, running
 
 SIZE = len(batch(2))
 
@@ -172,6 +175,127 @@ async def test_records_that_a_new_leader_lacks_are_truncated(next_records: int) 
         assert harness.logs.counters.truncations == 1
 
 
+async def test_state_loaded_while_a_truncation_is_stored_is_void() -> None:
+    async with running() as harness:
+        for _ in range(3):
+            harness.cluster.append(batch(2))
+        log = await harness.open()
+        await log.read(0, ALL)
+        harness.store.hold()
+        harness.cluster.elect(1, keeps=2)
+        await eventually(lambda: harness.lease.reclaims)
+        loaded_under = log.epoch
+        assert await code_of(log.read(0, ALL)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        harness.store.release()
+        await eventually(lambda: harness.truncated)
+        assert await log.void_from(loaded_under, 2) == 2
+        assert await log.void_from(log.epoch, 2) is None
+
+
+async def test_a_truncation_that_is_not_stored_is_stored_later() -> None:
+    async with running() as harness:
+        for _ in range(3):
+            harness.cluster.append(batch(2))
+        log = await harness.open()
+        await log.read(0, ALL)
+        harness.store.fail_next_append(Fault.NOT_WRITTEN)
+        harness.cluster.elect(1, keeps=2)
+        await eventually(lambda: harness.truncated)
+        assert log.epoch == harness.lease.epoch == 3
+        assert await log.void_from(2, 2) == 2
+
+
+async def test_a_topic_created_again_without_id_is_another_log() -> None:
+    async with running() as harness:
+        for node in (1, 0):
+            harness.cluster.append(batch(2))
+            harness.cluster.elect(node)
+        harness.cluster.append(batch(2))
+        log = await harness.open()
+        assert len(await log.read(0, ALL)) == 3
+        with (
+            patch.object(upstream_cluster, "DEPOSED_SECONDS", 0.2),
+            patch.object(sessions, "LONGEST_PAUSE", 0.1),
+        ):
+            harness.cluster.recreate()
+            harness.cluster.append(batch(1))
+            await eventually(lambda: harness.truncated)
+            await shown(log, 1)
+        assert await log.void_from(1, 6) == 0
+        assert offsets(await log.read(0, ALL)) == [(0, 0)]
+
+
+async def test_a_deposed_leader_makes_no_state_void() -> None:
+    async with running() as harness:
+        harness.cluster.append(batch(2))
+        harness.cluster.elect(1)
+        harness.cluster.append(batch(2))
+        log = await harness.open()
+        await log.close()
+        later = harness.cluster.replicas
+        harness.cluster.recreate()
+        harness.client.doubt_leaders(TOPIC)  # as a process that has just started
+        assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR
+        harness.cluster.replicas = later
+        log = await harness.open()
+        assert log.log_end_offset == 4
+        assert (await notes(harness)).truncations == ()
+
+
+@pytest.mark.parametrize("pauses", [1, 2])
+async def test_repeated_out_of_range_errors_pause_a_partition_longer(pauses: int) -> None:
+    async with running() as harness:
+        log = await harness.open()
+        paused: list[float] = []
+        report = log.failed
+
+        def failed(reason: KafkaError, seconds: float) -> None:
+            paused.append(seconds)
+            report(reason, 0)
+
+        log.failed = failed  # type: ignore[method-assign,assignment]
+        harness.cluster.errors += [ErrorCode.OFFSET_OUT_OF_RANGE] * pauses
+        harness.cluster.append(batch(2))
+        await shown(log, 2)
+        assert paused == [FIRST_PAUSE, LONGEST_PAUSE][:pauses]
+
+
+async def open_behind(harness: Harness) -> UpstreamLog:
+    """Opens the log; the session reads a batch ahead and leaves."""
+    log = await harness.open()
+    harness.cluster.append(batch(2, producer=(7, 0, 0), transactional=True))
+    await eventually(lambda: log.is_behind)
+    return log
+
+
+async def test_readers_that_wait_for_a_transaction_see_its_end_when_behind() -> None:
+    with patch.object(upstream_log, "BEHIND_SECONDS", 0.05):
+        async with running(limits=Limits(tail=SIZE)) as harness:
+            log = await open_behind(harness)
+            assert log.read_hot(0, ALL, committed=True) == []
+            harness.cluster.end_transaction(commit=True)
+            await eventually(lambda: log.last_stable_offset == 3)
+            assert offsets(await log.read(0, ALL, committed=True)) == [(0, 1), (2, 2)]
+            assert not log.is_behind
+            harness.cluster.append(batch(1))
+            await shown(log, 4)
+
+
+async def test_readers_at_the_end_see_records_of_a_log_that_is_behind() -> None:
+    with patch.object(upstream_log, "BEHIND_SECONDS", 0.05):
+        async with running(limits=Limits(tail=SIZE)) as harness:
+            log = await open_behind(harness)
+            for _ in range(2):
+                harness.cluster.append(batch(2))
+            await shown(log, 6)
+            assert offsets(await log.read(4, ALL)) == [(4, 5)]
+            before = len(harness.cluster.fetches)
+            harness.cluster.append(batch(1))
+            await shown(log, 7)
+            later = harness.cluster.fetches[before:]
+            assert {each.topics[0].partitions[0].fetch_offset for each in later} <= {6, 7}
+
+
 async def test_the_next_leader_finds_records_that_were_lost() -> None:
     async with running() as harness:
         for _ in range(3):
@@ -252,6 +376,17 @@ async def test_notes_that_the_store_lost_are_stored_again() -> None:
         await harness.store.trim(NAME, 1, 0, [NOTES])
         await log.recheck()
         assert await notes(harness) == before != EpochHistory()
+
+
+@pytest.mark.parametrize("stored", [EpochHistory().packed(), b"\x09\x00\x00\x00\x00"])
+async def test_a_recheck_leaves_the_notes_of_the_next_leader(stored: bytes) -> None:
+    async with running() as harness:
+        harness.cluster.append(batch(2))
+        log = await harness.open()
+        harness.lease.epoch = 2
+        await harness.store.append(NAME, 2, (), snapshots={NOTES: stored})
+        await log.recheck()
+        assert (await harness.store.snapshots(NAME))[NOTES] == stored
 
 
 async def test_an_unreadable_store_prevents_the_opening() -> None:

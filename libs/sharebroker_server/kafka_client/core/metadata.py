@@ -1,14 +1,14 @@
 """What the client knows of a cluster: brokers, topics, and the leader of each partition.
 
 A broker may answer with metadata that is older than what the client has. A partition therefore keeps the
-leader with the highest epoch, as long as its topic has the same id (KIP-320). Metadata before version 7 has
-no epochs; the last response then counts.
+leader with the highest epoch, as long as its topic has the same id (KIP-320). A topic without id that was
+created again has lower epochs: `without_leaders`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sharebroker_server.kafka_wire.messages import MetadataResponse
@@ -53,6 +53,11 @@ class ClusterMetadata:
         known = self.topics.get(topic)
         leader = None if known is None else known.leaders.get(partition)
         return leader if leader is not None and leader.node_id in self.brokers else None
+
+    def without_leaders(self, topic: str) -> ClusterMetadata:
+        """Returns the metadata without a topic, so that the next response counts, whatever its epochs."""
+        topics = {name: known for name, known in self.topics.items() if name != topic}
+        return replace(self, topics=topics)
 
     def updated(self, response: MetadataResponse, *, complete: bool = False) -> ClusterMetadata:
         """Returns the metadata after a response, which replaces all brokers and the topics in it.

@@ -121,11 +121,13 @@ class EpochHistory:
 class Divergence:
     """Finds where a log and what was read of it differ: ask for `epoch`, apply the `answer`, until `ended`.
 
-    `offset` is the first that differs; None: nothing that was read is known to differ.
+    `offset` is the first that differs; None: nothing that was read is known to differ. `is_other`: the leader
+    has not reached an epoch that was read. Either it is deposed, or its log is that of another topic.
     """
 
     epochs: Sequence[EpochStart]
     offset: int | None = None
+    is_other: bool = False
 
     @property
     def epoch(self) -> int:
@@ -137,9 +139,14 @@ class Divergence:
         """Whether the result is final."""
         return not self.epochs
 
-    def answer(self, leader_epoch: int, end_offset: int) -> None:
-        """Applies the answer: the largest epoch of the log up to the one asked for, and its end."""
-        if leader_epoch < 0 or end_offset < 0:  # the log has no epochs
+    def answer(self, leader_epoch: int, end_offset: int, current_epoch: int = -1) -> None:
+        """Applies the answer: the largest epoch of the log up to the one asked for, and its end.
+
+        `current_epoch` is that of the leader, -1 if it is unknown.
+        """
+        if leader_epoch < 0 or end_offset < 0:  # the log has no epochs, or none as high as the one asked for
+            self.is_other = 0 <= current_epoch < self.epoch
+            self.offset = 0 if self.is_other else self.offset
             self.epochs = ()
             return
         void = [each.offset for each in self.epochs if each.epoch > leader_epoch]

@@ -69,6 +69,19 @@ def test_the_divergence_is_where_the_log_has_another_epoch(
     assert asked == list(answers)
 
 
+@pytest.mark.parametrize(
+    ("current_epoch", "is_other", "offset"),
+    [(4, True, 0), (5, False, None), (6, False, None), (-1, False, None)],
+)
+def test_a_leader_before_an_epoch_that_was_read_has_another_log(
+    current_epoch: int, is_other: bool, offset: int | None
+) -> None:
+    divergence = Divergence(history((3, 0), (5, 400)).epochs)
+    divergence.answer(-1, -1, current_epoch)
+    assert divergence.ended
+    assert (divergence.is_other, divergence.offset) == (is_other, offset)
+
+
 def test_nothing_read_has_no_divergence() -> None:
     divergence = Divergence(())
     assert divergence.ended
