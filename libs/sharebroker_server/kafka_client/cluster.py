@@ -14,7 +14,12 @@ from typing import Final, NamedTuple, TypeVar
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import doubling
 from sharebroker_server.kafka_client.connection import BrokerConnection, ConnectionSettings
-from sharebroker_server.kafka_client.core.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
+from sharebroker_server.kafka_client.core.apis import (
+    FIRST_LIST_OFFSETS_WITH_NEWEST,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+)
 from sharebroker_server.kafka_client.core.metadata import ClusterMetadata, Leader
 from sharebroker_server.kafka_client.link import BrokerAddress, BrokerLink
 from sharebroker_server.kafka_wire.messages import (
@@ -83,6 +88,8 @@ class ClusterClient:
         self._links: dict[tuple[BrokerAddress, str], BrokerLink] = {}
         self._first = 0
         self._refreshing = asyncio.Lock()
+        self._stale: set[str] = set()
+        self._refreshing_stale = asyncio.Lock()
 
     async def connection(self, node_id: int, purpose: str = "requests") -> BrokerConnection:
         """Returns a connection to a broker; requests of different purposes do not wait for each other.
@@ -110,17 +117,21 @@ class ClusterClient:
                 except KafkaError as error:
                     failure = error
                     self._first += 1
+                except asyncio.CancelledError:  # its caller has waited for this broker in vain
+                    self._first += 1
+                    raise
             raise failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "There is no bootstrap address.")
 
     async def listed_offset(
         self, topic: str, partition: int, timestamp: int, timeout: float, *, committed: bool = False
     ) -> ListedOffset:
-        """Returns the first offset with a time (ms) or later, or one of EARLIEST and LATEST.
+        """Returns the first offset with a time (ms) or later, or one of EARLIEST, LATEST and NEWEST.
 
         `committed` limits it to the last stable offset.
 
         Raises:
-            KafkaError: the error of the broker; REQUEST_TIMED_OUT after `timeout` seconds.
+            KafkaError: the error of the broker; REQUEST_TIMED_OUT after `timeout` seconds;
+                UNSUPPORTED_VERSION for NEWEST before Kafka 3.0.
         """
 
         async def ask(connection: BrokerConnection, leader: Leader) -> ListedOffset:
@@ -132,6 +143,10 @@ class ClusterClient:
                 isolation_level=int(committed),
                 topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])],
             )
+            if timestamp == NEWEST and connection.versions.of(LIST_OFFSETS) < FIRST_LIST_OFFSETS_WITH_NEWEST:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, "Kafka before 3.0 cannot look up the newest record."
+                )
             response = await connection.request(LIST_OFFSETS, request, timeout)
             found = _only([part for topic in response.topics for part in topic.partitions])
             _check(found.error_code)
@@ -187,9 +202,14 @@ class ClusterClient:
     async def _metadata_from(self, address: BrokerAddress, topics: Collection[str] | None) -> ClusterMetadata:
         connection = await self._link(address, "requests").connection()
         named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
-        response = await connection.request(
-            METADATA, MetadataRequest(topics=named, allow_auto_topic_creation=False)
-        )
+        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+        response = await connection.request(METADATA, request, self._settings.setup_timeout)
+        known = self.metadata.cluster_id
+        if known and response.cluster_id and response.cluster_id != known:
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"{address} belongs to the cluster {response.cluster_id}, not to {known}.",
+            )
         self.metadata = self.metadata.updated(response, complete=topics is None)
         self._remove_unused_links()
         return self.metadata
@@ -232,7 +252,8 @@ class ClusterClient:
                 while True:
                     try:
                         leader = await self._leader(topic, partition, refresh=failure is not None)
-                        return await ask(await self.connection(leader.node_id, purpose), leader)
+                        connection = await self._soon(leader.node_id, purpose, timeout / 2)
+                        return await ask(connection, leader)
                     except KafkaError as error:
                         if error.code not in STALE_METADATA:
                             raise
@@ -247,10 +268,28 @@ class ClusterClient:
                 f"The leader of {topic}-{partition} did not respond within {timeout:g} s{reason}",
             ) from failure
 
+    async def _soon(self, node_id: int, purpose: str, timeout: float) -> BrokerConnection:
+        """Returns a connection within `timeout` seconds, so that time is left for another leader."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.connection(node_id, purpose)
+        except TimeoutError:
+            message = f"The broker {node_id} could not be reached within {timeout:g} s."
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, message) from None
+
+    async def _refresh_stale(self, topic: str) -> ClusterMetadata:
+        """Refreshes a topic; callers that wait for a refresh meanwhile share the next one."""
+        self._stale.add(topic)
+        async with self._refreshing_stale:
+            if topic in self._stale:
+                topics, self._stale = self._stale, set()
+                await self.refresh(topics)
+        return self.metadata
+
     async def _leader(self, topic: str, partition: int, *, refresh: bool) -> Leader:
         leader = None if refresh else self.metadata.leader(topic, partition)
         if leader is None:
-            leader = (await self.refresh([topic])).leader(topic, partition)
+            leader = (await self._refresh_stale(topic)).leader(topic, partition)
         if leader is None:
             _check(self.metadata.errors.get(topic, 0))
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now.")

@@ -44,7 +44,7 @@ class BrokerLink:
         self._settings = settings
         self._jitter = jitter
         self._connection: BrokerConnection | None = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[BrokerConnection] | None = None
         self._pauses: Iterator[float] = doubling(FIRST_PAUSE, LONGEST_PAUSE)
         self._not_before = 0.0
         self._error: KafkaError | None = None
@@ -59,14 +59,29 @@ class BrokerLink:
         """
         if (usable := self._usable()) is not None:
             return usable
-        async with self._opening:
-            return self._usable() or await self._open()
+        if self._opening is None:
+            self._check_pause()
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        opening = self._opening
+        # An attempt goes on without its caller: only its end shows that the broker cannot be reached.
+        await asyncio.wait([opening])
+        if opening.cancelled():
+            raise lost("The client was closed.")
+        return opening.result()
 
     def close(self) -> None:
         """Ends the connection; there is no other one afterwards."""
         self._closed = True
         if self._connection is not None:
             self._connection.close()
+        if self._opening is not None:
+            self._opening.cancel()
+
+    def _opened(self, task: asyncio.Task[BrokerConnection]) -> None:
+        self._opening = None
+        if not task.cancelled():
+            task.exception()  # callers that wait raise it; there may be none
 
     def _usable(self) -> BrokerConnection | None:
         connection = self._connection
@@ -77,7 +92,6 @@ class BrokerLink:
         return connection
 
     async def _open(self) -> BrokerConnection:
-        self._check_pause()
         try:
             connection = await BrokerConnection.open(self.address.host, self.address.port, self._settings)
         except KafkaError as error:

@@ -79,6 +79,7 @@ _FOR_MEMBERS: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
     }
 )
 """Errors that members receive as they are."""
@@ -255,7 +256,8 @@ class UpstreamLog:
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER; TOPIC_AUTHORIZATION_FAILED,
-                UNSUPPORTED_FOR_MESSAGE_FORMAT; KAFKA_STORAGE_ERROR for any other trouble.
+                UNSUPPORTED_FOR_MESSAGE_FORMAT, UNSUPPORTED_VERSION;
+                KAFKA_STORAGE_ERROR for any other trouble.
         """
         found = self.read_hot(offset, max_bytes, committed=committed)
         if found is not None:

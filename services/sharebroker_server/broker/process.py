@@ -75,6 +75,10 @@ HAND_OVER_TIMEOUT: Final = 10.0
 """Seconds to complete writes and to release leases at shutdown, even if Redis is unavailable."""
 
 
+UPSTREAM_TIMEOUT: Final = 10.0
+"""Seconds in which the cluster that has the records should respond at the start."""
+
+
 class Process:
     """A broker; call `start`, then `stop`.
 
@@ -272,9 +276,11 @@ async def _upstream(
     client = ClusterClient(upstream.bootstrap, upstream.connection)
     stack.callback(client.close)
     try:
-        metadata = await client.refresh()
-    except KafkaError as error:
-        _log.error("upstream cluster unreachable", address=upstream.addresses, reason=error.message)
+        async with asyncio.timeout(UPSTREAM_TIMEOUT):
+            metadata = await client.refresh()
+    except (KafkaError, TimeoutError) as error:
+        reason = error.message if isinstance(error, KafkaError) else f"no response in {UPSTREAM_TIMEOUT:g} s"
+        _log.error("upstream cluster unreachable", address=upstream.addresses, reason=reason)
     else:
         _check_log(catalog, upstream.addresses, metadata.cluster_id)
     return client

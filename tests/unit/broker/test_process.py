@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 import uvloop
+from structlog.testing import capture_logs
 
+from sharebroker_server.broker import process
 from sharebroker_server.broker.process import open_storage, report
 from sharebroker_server.broker.redis import RedisConnections
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.catalog.machine import CatalogMachine
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.kafka_client.settings import upstream_settings
 from sharebroker_server.leases.names import partition
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
@@ -18,6 +28,7 @@ from sharebroker_server.redis_link.server import Target
 from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 from tests.testkit.servers import running
 from tests.testkit.waiting import eventually
+from tests.unit.kafka_client.harness import Broker, serving, silent
 from tests.unit.record_log.batches import stored
 
 
@@ -59,3 +70,14 @@ async def test_stores_share_one_measurement_of_appends() -> None:
         await storage.log.append("share-coordinator:7", 1, 1, [b"a"])
         await link.close()
     assert [appends.of(kind).records.sum for kind in ("partition", "share-coordinator")] == [1, 1]
+
+
+async def test_a_silent_cluster_of_records_delays_the_start_for_a_bounded_time() -> None:
+    async with serving(Broker(respond=silent)) as broker, AsyncExitStack() as stack:
+        upstream = upstream_settings(None, f"127.0.0.1:{broker.port}")
+        settings = cast("ServeSettings", SimpleNamespace(upstream=upstream))
+        catalog = cast("MetadataCache", SimpleNamespace(catalog=CatalogMachine(BrokerConfig()).catalog))
+        with patch.object(process, "UPSTREAM_TIMEOUT", 0.1), capture_logs() as lines:
+            async with asyncio.timeout(upstream.connection.setup_timeout / 2):
+                assert await process._upstream(settings, catalog, stack) is not None
+        assert [line["reason"] for line in lines] == ["no response in 0.1 s"]

@@ -135,6 +135,11 @@ def has_unanswered(connection: BrokerConnection, number: int) -> bool:
     return connection.unanswered >= number
 
 
+async def silent(*_: object) -> None:
+    """Responds to nothing."""
+    await asyncio.Event().wait()
+
+
 async def failure(work: Awaitable[object]) -> KafkaError:
     with pytest.raises(KafkaError) as failed:
         await work

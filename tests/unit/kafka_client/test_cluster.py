@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.kafka_client.cluster import EARLIEST, LATEST, ClusterClient, EpochEnd, ListedOffset
+from sharebroker_server.kafka_client.cluster import (
+    EARLIEST,
+    LATEST,
+    NEWEST,
+    ClusterClient,
+    EpochEnd,
+    ListedOffset,
+)
 from sharebroker_server.kafka_client.core.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from sharebroker_server.kafka_client.core.metadata import Leader
 from sharebroker_server.kafka_client.link import BrokerAddress
@@ -19,7 +29,7 @@ from sharebroker_server.kafka_wire.messages import (
 )
 from sharebroker_server.kafka_wire.schema import Message
 from tests.testkit.tables import each
-from tests.unit.kafka_client.harness import SETTINGS, Broker, failure, serving
+from tests.unit.kafka_client.harness import SETTINGS, Broker, failure, serving, silent
 
 TIMEOUT = 20.0
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -32,6 +42,7 @@ class TwoBrokers:
     leader: int = 0
     epoch: int = 7
     error: int = 0
+    cluster_id: str = "c"
     brokers: list[Broker] = field(default_factory=list)
     asked: list[tuple[int, int]] = field(default_factory=list)
     topics: list[str] = field(default_factory=lambda: ["t"])
@@ -57,7 +68,7 @@ class TwoBrokers:
             partition_index=0, leader_id=self.leader, leader_epoch=self.epoch
         )
         return MetadataResponse(
-            cluster_id="c",
+            cluster_id=self.cluster_id,
             brokers=[
                 MetadataResponse.MetadataResponseBroker(node_id=n, host="127.0.0.1", port=broker.port)
                 for n, broker in enumerate(self.brokers)
@@ -145,6 +156,56 @@ async def test_another_broker_responds_after_the_bootstrap_broker_stopped() -> N
         assert (await cluster.refresh()).leader("t", 0) == Leader(1, 7)
         assert made.asked[-1] == (1, METADATA.key)
         cluster.close()
+
+
+async def test_the_next_leader_is_found_while_the_former_host_is_silent() -> None:
+    async with world(leader=1) as (made, cluster):
+        await cluster.refresh()
+        made.brokers[1].respond = silent
+        made.leader, made.epoch = 0, 8
+        assert (await cluster.listed_offset("t", 0, LATEST, 2.0)).leader_epoch == 8
+
+
+async def test_a_refresh_that_its_caller_gave_up_leaves_the_broker_for_last() -> None:
+    async with world() as (made, cluster):
+        await cluster.refresh()
+        made.brokers[0].respond = silent
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await cluster.refresh()
+        async with asyncio.timeout(TIMEOUT / 4):
+            await cluster.refresh()
+        assert made.asked[-1] == (1, METADATA.key)
+
+
+async def test_callers_that_meet_one_move_share_a_refresh() -> None:
+    async with world() as (made, cluster):
+        await cluster.refresh()
+        made.leader, made.epoch = 1, 8
+        before = len(made.asked)
+        found = await asyncio.gather(*(cluster.listed_offset("t", 0, LATEST, TIMEOUT) for _ in range(50)))
+        assert {each.leader_epoch for each in found} == {8}
+        assert sum(key == METADATA.key for _, key in made.asked[before:]) <= 5
+
+
+async def test_a_broker_of_another_cluster_is_not_used() -> None:
+    async with world() as (made, cluster):
+        await cluster.refresh()
+        made.cluster_id = "other"
+        error = await failure(cluster.refresh())
+        assert "belongs to the cluster other, not to c" in error.message
+        assert cluster.metadata.cluster_id == "c"
+
+
+async def test_the_newest_record_is_refused_before_kafka_3() -> None:
+    async with world() as (made, cluster):
+        assert (await cluster.listed_offset("t", 0, NEWEST, TIMEOUT)).offset == 3
+        cluster.close()
+        made.brokers[0].offered[LIST_OFFSETS.key] = (0, 6)
+        older = ClusterClient([BrokerAddress("127.0.0.1", made.brokers[0].port)], SETTINGS)
+        error = await failure(older.listed_offset("t", 0, NEWEST, TIMEOUT))
+        assert error.code is ErrorCode.UNSUPPORTED_VERSION
+        older.close()
 
 
 async def test_a_partition_without_leader_is_reported_at_the_deadline() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_client.link import FIRST_PAUSE, LONGEST_PAUSE, BrokerAddress, BrokerLink
 from tests.testkit.tables import each
 from tests.testkit.waiting import eventually
-from tests.unit.kafka_client.harness import SETTINGS, Broker, ask, failure, metadata, serving
+from tests.unit.kafka_client.harness import SETTINGS, Broker, ask, failure, metadata, serving, silent
 
 
 @each("address, text", [(BrokerAddress("b1", 9092), "b1:9092"), (BrokerAddress("::1", 9092), "[::1]:9092")])
@@ -59,6 +61,28 @@ async def test_connections_that_end_at_once_are_not_opened_in_a_loop() -> None:
         await asyncio.sleep(error.retry_after)
         assert not (await link.connection()).closed
         link.close()
+
+
+async def test_an_attempt_without_its_caller_starts_the_pause() -> None:
+    broker = Broker(respond=silent)
+    async with serving(broker):
+        settings = replace(SETTINGS, setup_timeout=0.1)
+        link = BrokerLink(BrokerAddress("127.0.0.1", broker.port), settings, jitter=lambda: 1.0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await link.connection()
+        assert (await failure(link.connection())).code is ErrorCode.REQUEST_TIMED_OUT
+        assert (await failure(link.connection())).retry_after is not None
+        assert len(broker.received) == 1
+
+
+async def test_closing_ends_an_attempt() -> None:
+    async with serving(Broker(respond=silent)) as broker:
+        link = BrokerLink(BrokerAddress("127.0.0.1", broker.port), SETTINGS)
+        waiting = asyncio.create_task(failure(link.connection()))
+        await eventually(lambda: broker.received)
+        link.close()
+        assert (await waiting).code is ErrorCode.NETWORK_EXCEPTION
 
 
 async def test_a_connection_is_replaced_before_its_authentication_ends() -> None:

@@ -62,6 +62,7 @@ SASL_AUTHENTICATE: Final = ClientApi[SaslAuthenticateRequest, SaslAuthenticateRe
 
 FIRST_FETCH_WITH_SESSIONS: Final = 7
 FIRST_FETCH_WITH_TOPIC_IDS: Final = 13
+FIRST_LIST_OFFSETS_WITH_NEWEST: Final = 7
 
 Range = tuple[int, int]
 """First and last version."""

@@ -79,7 +79,7 @@ class ClientProperties:
     login: LoginProperties | None
     trusted: Pem | None
     certificate: Pem | None
-    key: Pem | None
+    key: Pem | None = field(repr=False)
     key_password: str = field(repr=False)
     checks_host_name: bool
     setup_timeout_ms: int

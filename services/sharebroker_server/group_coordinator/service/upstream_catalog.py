@@ -63,6 +63,13 @@ class UpstreamCatalog:
     async def look(self) -> bool:
         """Looks once; returns whether a broker responded. Equal errors in a row are reported once."""
         try:
+            return await self._look()
+        except Exception:  # the task must survive, or no later change would be seen
+            _log.exception("upstream topics not followed")
+            return False
+
+    async def _look(self) -> bool:
+        try:
             metadata = await self._client.refresh()
         except KafkaError as error:
             self._report("", "upstream cluster unreachable", error)
@@ -74,8 +81,6 @@ class UpstreamCatalog:
                 await self._follow(metadata)
         except KafkaError as error:
             self._report("", "upstream topics not followed", error)
-        except Exception:  # the task must survive, or no later change would be seen
-            _log.exception("upstream topics not followed")
         return True
 
     async def _follow(self, metadata: ClusterMetadata) -> None:

@@ -34,7 +34,7 @@ def seen(*names: str, cluster_id: str = "kafka-1") -> ClusterMetadata:
 class CatalogFixture:
     """The catalog's machine as its only shard, and a cluster that answers as scripted."""
 
-    def __init__(self, *answers: ClusterMetadata | KafkaError, owner: bool = True) -> None:
+    def __init__(self, *answers: ClusterMetadata | Exception, owner: bool = True) -> None:
         self.answers = list(answers)
         self.requested: list[object] = []
         self.owner = owner
@@ -50,7 +50,7 @@ class CatalogFixture:
     async def refresh(self, topics: Sequence[str] | None = None) -> ClusterMetadata:
         self.requested.append(topics)
         answer = self.answers.pop(0)
-        if isinstance(answer, KafkaError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -104,6 +104,15 @@ async def test_an_unreachable_cluster_is_stored_and_reported_once() -> None:
     reported = [line["reason"] for line in lines if line["event"] == "upstream cluster unreachable"]
     assert reported == ["Connection refused."] * 2
     assert fixture.catalog.upstream_addresses == "b1:9092"
+    assert fixture.names() == ["a"]
+
+
+async def test_an_unexpected_error_does_not_end_the_task() -> None:
+    fixture = CatalogFixture(UnicodeError("label empty or too long"), seen("a"))
+    with capture_logs() as lines:
+        looks = [await fixture.topics.look() for _ in range(2)]
+    assert looks == [False, True]
+    assert lines[0]["event"] == "upstream topics not followed"
     assert fixture.names() == ["a"]
 
 
