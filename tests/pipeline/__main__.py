@@ -27,6 +27,9 @@ from tests.testkit.waiting import until
 
 PARTITIONS: Final = 8
 _SPOILT: Final = 800
+_PORTION: Final = 20_000
+_PORTIONS: Final = 3
+"""A run of few rows has smaller micro-batches, so that it can be killed after the second."""
 _RUN_SECONDS: Final = 1800.0
 _console: Final = Console(highlight=False)
 
@@ -54,9 +57,11 @@ def main() -> int:
         if code := _run(command(cluster.address, folder, how="dry-run")):
             return code
         _console.print("A run that is killed:")
-        kept = _killed(
-            command(cluster.address, folder, "--from-beginning", "--records-per-trigger", "20000"), folder
-        )
+        portion = str(max(1, min(_PORTION, options.rows // _PORTIONS)))
+        line = command(cluster.address, folder, "--from-beginning", "--records-per-trigger", portion)
+        if (kept := _killed(line, folder)) is None:
+            _console.print(f"The run ended before it was killed: {options.rows} --rows are too few.")
+            return 1
         _console.print(f"Killed (SIGKILL) after {len(kept)} micro-batches. Started again:")
         if code := _run(command(cluster.address, folder)):
             return code
@@ -93,14 +98,19 @@ def _run(line: list[str]) -> int:
     return subprocess.run(line, check=False, timeout=_RUN_SECONDS).returncode
 
 
-def _killed(line: list[str], folder: Path) -> dict[str, float]:
-    """Runs the pipeline until two micro-batches are done, then kills it; returns those that were done."""
+def _killed(line: list[str], folder: Path) -> dict[str, float] | None:
+    """Runs the pipeline until two micro-batches are done, then kills it; returns those that were done.
+
+    Returns None for a run that ended before. Exits if it failed.
+    """
     process = subprocess.Popen(line)
     try:
         until(lambda: len(micro_batches(folder)) >= 2 or process.poll() is not None, _RUN_SECONDS)
-        if process.poll() is not None:
-            sys.exit(process.returncode or 1)
-        return micro_batches(folder)
+        if process.poll() is None:
+            return micro_batches(folder)
+        if process.returncode:
+            sys.exit(process.returncode)
+        return None
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
