@@ -35,8 +35,10 @@ def test_invalid_avro_has_a_reason(found: dict[str, Any]) -> None:
     assert reasons[6] == "bytes follow the Avro value"
 
 
-def test_schema_id_precedes_values_of_confluents_clients(found: dict[str, Any]) -> None:
-    assert found["confluent"] == [None, *["no schema id precedes the value"] * 2]
+def test_values_are_read_by_the_schema_whose_id_precedes_them(found: dict[str, Any]) -> None:
+    missing, unknown = "no schema id precedes the value", "the schema id is unknown: 5"
+    assert found["confluent"] == [None, missing, missing, None, unknown, None]
+    assert found["framed_ids"] == [0, None, None, 5, None, None]
 
 
 def test_numbers_beyond_their_column_are_invalid(found: dict[str, Any]) -> None:

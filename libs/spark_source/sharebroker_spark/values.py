@@ -18,6 +18,7 @@ from sharebroker_spark.records import as_text
 _MAX_REASON_LENGTH: Final = 300
 _BEFORE, _AFTER, _NOTHING = (pa.scalar(part, pa.binary()) for part in (b'{"_":', b"}\n", b""))
 _NULL: Final = pa.scalar(b"null", pa.binary())
+_MAGIC: Final = b"\0"
 _SCHEMA_ID_BYTES: Final = 4
 
 
@@ -42,13 +43,14 @@ def decoder(value_format: str, kind: pa.DataType) -> Decoder:
     return lambda values: DecodedColumn(values if values.type == kind else as_text(values, kind), {})
 
 
-def avro_decoder(schema: str, kind: pa.DataType, *, confluent: bool = False) -> Decoder:
+def avro_decoder(schema: str | Mapping[int, str], kind: pa.DataType) -> Decoder:
     """Returns the decoder of Avro values by their writer's schema, as JSON. Raises OptionError.
 
-    With `confluent` a zero byte and a schema id of four bytes precede each value; the id is not looked up.
+    With schemas by id, a zero byte and the schema id in four bytes precede each value, as Confluent's clients
+    write it.
     """
     _check_optional(kind)
-    return _Parsed(_Avro(kind, schema, b"\0" if confluent else None))
+    return _Parsed(_Avro(kind, schema) if isinstance(schema, str) else _FramedAvro(kind, schema))
 
 
 class _Json:
@@ -114,11 +116,10 @@ class _Streams:
 class _Avro:
     """Decodes Avro values by the schema that they were written with."""
 
-    def __init__(self, kind: pa.DataType, schema: str, prefix: bytes | None) -> None:
+    def __init__(self, kind: pa.DataType, schema: str) -> None:
         import fastavro  # only this format needs it
 
         self.kind = kind
-        self._prefix = prefix
         self._read = fastavro.schemaless_reader
         try:
             self._schema = fastavro.parse_schema(json.loads(schema))
@@ -127,16 +128,11 @@ class _Avro:
 
     def __call__(self, values: pa.Array) -> pa.Array:
         """Returns the column. Raises ArrowException."""
-        return pa.array(list(map(self._row, values.to_pylist())), self.kind)
+        rows = [None if value is None else self.row(value) for value in values.to_pylist()]
+        return pa.array(rows, self.kind)
 
-    def _row(self, value: bytes | None) -> Any:
-        if value is None:
-            return None
-        start = 0
-        if self._prefix is not None:
-            start = len(self._prefix) + _SCHEMA_ID_BYTES
-            if not value.startswith(self._prefix) or len(value) < start:
-                raise pa.ArrowInvalid("no schema id precedes the value")
+    def row(self, value: bytes, start: int = 0) -> Any:
+        """Returns the row of a value that begins at `start`. Raises ArrowInvalid."""
         content = io.BytesIO(value)
         content.seek(start)
         try:
@@ -148,10 +144,33 @@ class _Avro:
         return row
 
 
+class _FramedAvro:
+    """Decodes Avro values by the schema whose id precedes them."""
+
+    def __init__(self, kind: pa.DataType, schemas: Mapping[int, str]) -> None:
+        self.kind = kind
+        self._schemas = {schema_id: _Avro(kind, schema) for schema_id, schema in schemas.items()}
+
+    def __call__(self, values: pa.Array) -> pa.Array:
+        """Returns the column. Raises ArrowException."""
+        rows = [None if value is None else self._row(value) for value in values.to_pylist()]
+        return pa.array(rows, self.kind)
+
+    def _row(self, value: bytes) -> Any:
+        start = len(_MAGIC) + _SCHEMA_ID_BYTES
+        if not value.startswith(_MAGIC) or len(value) < start:
+            raise pa.ArrowInvalid("no schema id precedes the value")
+        schema_id = int.from_bytes(value[len(_MAGIC) : start])
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            raise pa.ArrowInvalid(f"the schema id is unknown: {schema_id}")
+        return schema.row(value, start)
+
+
 class _Parsed:
     """Decodes all values at once; on a failure bisects until the invalid values are found."""
 
-    def __init__(self, read: _Json | _Streams | _Avro) -> None:
+    def __init__(self, read: _Json | _Streams | _Avro | _FramedAvro) -> None:
         self._read = read
 
     def __call__(self, values: pa.Array) -> DecodedColumn:

@@ -23,7 +23,7 @@ app.command(
     epilog=examples(
         "sharebroker pipeline init orders",
         "sharebroker pipeline init orders --project billing/pipeline --group billing-by-spark",
-        "sharebroker pipeline init orders --avro-schema order.avsc --confluent",
+        "sharebroker pipeline init orders --confluent --avro-schema 7=order.avsc",
     )
 )(init)
 

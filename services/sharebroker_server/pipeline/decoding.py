@@ -26,12 +26,11 @@ def decode_function(definition: Definition) -> Any:
     row, value = row_type(definition), definition.value
     kind = f"ARRAY<{row}>" if value.format == "arrow" else row
     target = to_arrow_type(DataType.fromDDL(kind), timezone="UTC")
-    schema, confluent = value.avro_schema, value.framing == "confluent"
+    schema = value.avro_schema
+    schemas = schema if isinstance(schema, str) else {int(number): text for number, text in schema.items()}
 
     def make() -> Decoder:
-        if value_format == "avro":
-            return avro_decoder(schema, target, confluent=confluent)
-        return decoder(value_format, target)
+        return avro_decoder(schemas, target) if value_format == "avro" else decoder(value_format, target)
 
     value_format = value.format
     make()  # reports an invalid schema before tasks run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,8 +20,13 @@ InGroup = Annotated[
     str | None, typer.Option("--group", "-g", help="Share group that reads. Default: TOPIC-pipeline.")
 ]
 AvroSchema = Annotated[
-    Path | None,
-    typer.Option("--avro-schema", help="Schema of Avro values, a file of JSON."),
+    list[str] | None,
+    typer.Option(
+        "--avro-schema",
+        metavar="[ID=]FILE",
+        help="Schema of Avro values, a file of JSON. With --confluent, the schema of each id; the id may be "
+        "left out if the first values have only one.",
+    ),
 ]
 Confluent = Annotated[
     bool,
@@ -59,15 +64,17 @@ def init(
         if (folder / FILE).exists():
             raise ProjectError(f"{folder / FILE} exists; choose another folder with --project.")
         values = asyncio.run(first_values(server, topic, records))
-        schema = None if avro_schema is None else avro_schema.read_text(errors="replace")
+        schemas = _schemas(avro_schema or (), values, confluent=confluent)
         objects = proposal.json_objects(values)
-        value_format, found = fields_of(values, objects, schema)
+        value_format, found = fields_of(values, objects, list(schemas.values()))
         fields, unusable = proposal.usable(found)
         value: dict[str, Any] = {"format": value_format, "fields": fields}
-        files = {}
-        if schema is not None:
-            value |= {"avro_schema": _AVRO_FILE} | ({"framing": "confluent"} if confluent else {})
-            files[_AVRO_FILE] = schema
+        names = {number: f"value-{number}.avsc" if confluent else _AVRO_FILE for number in schemas}
+        if schemas:
+            value |= (
+                {"avro_schema": names, "framing": "confluent"} if confluent else {"avro_schema": _AVRO_FILE}
+            )
+        files = {names[number]: schema for number, schema in schemas.items()}
         grouped = next(iter(proposal.group_columns(objects, fields)), None)
         files |= proposal.project_files(topic, group or f"{topic}-pipeline", value, grouped)
         _write(folder, files, FILE)
@@ -75,6 +82,18 @@ def init(
         print_notice(f"The field {name!r} cannot be a column; it is left out.")
     print_notice(f"Wrote {folder / FILE} with {len(fields)} fields. Edit it, then run:")
     print_notice(f"sharebroker pipeline run {folder} --from-beginning")
+
+
+def _schemas(options: Sequence[str], values: Sequence[bytes], *, confluent: bool) -> dict[int, str]:
+    """Returns the schemas by id; without Confluent's framing, one that has the id 0. Raises ProjectError."""
+    from sharebroker_server.pipeline.core.proposal import schemas_by_id
+    from sharebroker_server.pipeline.project import ProjectError
+
+    try:
+        named = schemas_by_id(options, values, confluent=confluent)
+    except ValueError as error:
+        raise ProjectError(str(error)) from None
+    return {number: Path(name).read_text(errors="replace") for number, name in named.items()}
 
 
 def _write(folder: Path, files: Mapping[str, str], last: str) -> None:

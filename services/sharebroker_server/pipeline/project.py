@@ -52,13 +52,20 @@ def read(folder: Path, **changes: str | None) -> tuple[dict[str, Any], Definitio
                 place["query"] = _text(folder / str(place.pop("file")))
         value = document.get("value")
         if isinstance(value, dict) and "avro_schema" in value:
-            value["avro_schema"] = _text(folder / str(value["avro_schema"]))
+            value["avro_schema"] = _schemas(folder, value["avro_schema"])
         document |= {name: change for name, change in changes.items() if change is not None}
         return document, Definition.of(document)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ProjectError(f"{file} is not TOML: {error}.") from None
     except DefinitionError as error:
         raise ProjectError(f"{file} is invalid: {error}.") from None
+
+
+def _schemas(folder: Path, names: Any) -> str | dict[str, str]:
+    """Returns the content of a file, or of each of them."""
+    if isinstance(names, dict):
+        return {number: _text(folder / str(name)) for number, name in names.items()}
+    return _text(folder / str(names))
 
 
 def _places(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

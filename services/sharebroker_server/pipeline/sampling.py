@@ -39,15 +39,15 @@ async def first_values(server: str, topic: str, records: int) -> list[bytes]:
 
 
 def fields_of(
-    values: Sequence[bytes], objects: Sequence[Mapping[str, Any]], schema: str | None
+    values: Sequence[bytes], objects: Sequence[Mapping[str, Any]], schemas: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """Returns the format of values and their fields.
 
-    `objects` are those that are JSON objects; `schema` is that of Avro. Raises ProjectError.
+    `objects` are those that are JSON objects; `schemas` are those of Avro. Raises ProjectError.
     """
-    if schema is not None:
+    if schemas:
         try:
-            return "avro", proposal.avro_fields(schema)
+            return "avro", proposal.common_fields([proposal.avro_fields(schema) for schema in schemas])
         except DefinitionError as error:
             raise ProjectError(f"{error}.") from None
     if streams := [value for value in values if value.startswith(proposal.ARROW_START)]:

@@ -42,6 +42,7 @@ FULL = {
 }
 INVALID: dict[str, bytes | None] = {
     "no value": None,
+    "a zero byte precedes the value, as before a schema id": b'\0\0\0\0\xa7{"id": 1}',
     "not UTF-8": b"\xff",
     "not a JSON object: [1]": b"[1]",
     "id is missing": b"{}",
@@ -134,7 +135,7 @@ def test_json_values_are_rejected_for_the_first_reason(results: list[dict[str, A
     rejected = results[0]["rejected"]
     assert [row["reason"] for row in rejected] == [*INVALID]
     assert [row["offset"] for row in rejected] == [offset + 2 for offset in range(len(INVALID))]
-    assert rejected[1]["text"] == "\ufffd"
+    assert rejected[2]["text"] == "\ufffd"
 
 
 def test_avro_values_become_rows_or_are_rejected(results: list[dict[str, Any]]) -> None:

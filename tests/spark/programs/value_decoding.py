@@ -39,9 +39,9 @@ ROWS = [
 ]
 
 
-def written(row: dict[str, Any]) -> bytes:
+def written(row: dict[str, Any], schema: dict[str, Any] = SCHEMA) -> bytes:
     content = io.BytesIO()
-    fastavro.schemaless_writer(content, fastavro.parse_schema(SCHEMA), row)
+    fastavro.schemaless_writer(content, fastavro.parse_schema(schema), row)
     return content.getvalue()
 
 
@@ -55,8 +55,11 @@ def refused(schema: str, kind: pa.DataType = KIND) -> str:
 
 VALUES = [*map(written, ROWS), None, b"", written(ROWS[1])[:-1], written(ROWS[1]) + b"\0", b"\xff" * 40]
 plain = avro_decoder(json.dumps(SCHEMA), KIND)(pa.array(VALUES, pa.binary()))
-framed = [b"\0\0\0\0\7" + written(ROWS[0]), written(ROWS[1]), b"\0\0"]
-confluent = avro_decoder(json.dumps(SCHEMA), KIND, confluent=True)(pa.array(framed, pa.binary()))
+framed: list[bytes | None] = [b"\0\0\0\0\7" + written(ROWS[0]), written(ROWS[1]), b"\0\0"]
+SHORT = {**SCHEMA, "fields": SCHEMA["fields"][:1]}
+framed += [b"\0\0\0\1\0" + written({"id": 5}, SHORT), b"\0\0\0\0\5" + written(ROWS[0]), None]
+schemas = {7: json.dumps(SCHEMA), 256: json.dumps(SHORT)}
+confluent = avro_decoder(schemas, KIND)(pa.array(framed, pa.binary()))
 narrow = avro_decoder(json.dumps(SCHEMA), pa.struct([("id", pa.int8())]))
 large = narrow(pa.array([written(ROWS[0]), written({**ROWS[0], "id": 1000})], pa.binary()))
 texts = decoder("json", pa.struct([("id", pa.int64())]))
@@ -65,6 +68,7 @@ report(
     rows=json.loads(json.dumps(plain.column.to_pylist(), default=str)),
     reasons=[plain.reasons.get(index) for index in range(len(VALUES))],
     confluent=[confluent.reasons.get(index) for index in range(len(framed))],
+    framed_ids=[row and row["id"] for row in confluent.column.to_pylist()],
     large=[large.reasons.get(index) for index in range(2)],
     both=both.to_pylist(),
     refused=[refused(schema) for schema in ("", "{", '"absent"', "[1]")],

@@ -42,12 +42,33 @@ def test_project_is_written_and_valid(tmp_path: Path) -> None:
 
 def test_avro_schema_is_a_file_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "given.avsc").write_text(SCHEMA)
-    options = ("--project", "p", "--group", "g", "--avro-schema", "given.avsc", "--confluent")
-    assert init(*options).exit_code == 0
+    assert init("--project", "p", "--group", "g", "--avro-schema", "given.avsc").exit_code == 0
     _, definition = read(folder_of("p"))
     value = definition.value
-    assert (definition.group, value.format, value.framing) == ("g", "avro", "confluent")
+    assert (definition.group, value.format, value.framing) == ("g", "avro", "none")
     assert value.avro_schema == SCHEMA
+
+
+def test_avro_schemas_have_the_ids_that_precede_values(tmp_path: Path) -> None:
+    (tmp_path / "old.avsc").write_text(SCHEMA)
+    (tmp_path / "new.avsc").write_text(SCHEMA.replace("}]", '}, {"name": "b", "type": "int"}]'))
+    options = ("--confluent", "--avro-schema", "7=old.avsc", "--avro-schema", "12=new.avsc")
+    assert init(*options).exit_code == 0
+    _, definition = read(folder_of("orders"))
+    value = definition.value
+    assert value.framing == "confluent"
+    assert isinstance(value.avro_schema, dict)
+    assert value.avro_schema["7"] == SCHEMA
+    assert value.avro_schema.keys() == {"7", "12"}
+    assert value.fields == {"a": "INT NOT NULL", "b": "INT"}
+
+
+def test_schema_without_the_id_of_the_values_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "given.avsc").write_text(SCHEMA)
+    ran = init("--confluent", "--avro-schema", "given.avsc")
+    assert ran.exit_code == 2
+    assert "first values have no schema id" in ran.output
+    assert not (tmp_path / "orders").exists()
 
 
 @pytest.mark.parametrize(

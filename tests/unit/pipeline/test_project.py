@@ -35,6 +35,15 @@ def test_named_files_are_part_of_the_content(tmp_path: Path) -> None:
     assert "file" not in content["tables"]["gold_all"]
 
 
+def test_schemas_by_id_are_files(tmp_path: Path) -> None:
+    value = '[value]\nformat = "avro"\nframing = "confluent"\navro_schema = { 7 = "a", 12 = "b" }\n'
+    text = MINIMAL.replace("[value.fields]", f"{value}[value.fields]")
+    _, definition = read(written(tmp_path, text, a='"int"', b='"long"'))
+    assert definition.value.avro_schema == {"7": '"int"', "12": '"long"'}
+    with pytest.raises(ProjectError, match=r"none\.avsc cannot be read"):
+        read(written(tmp_path, text.replace('"b"', '"none.avsc"')))
+
+
 def test_options_replace_topic_and_group_in_the_content(tmp_path: Path) -> None:
     content, definition = read(written(tmp_path, MINIMAL), topic="old-orders", group=None)
     assert (definition.topic, content["topic"], definition.group) == ("old-orders", "old-orders", "pipeline")

@@ -15,7 +15,7 @@ from sharebroker_server.pipeline.sampling import fields_of
 
 
 def found(*values: bytes, schema: str | None = None) -> tuple[str, dict[str, str]]:
-    return fields_of(values, json_objects(values), schema)
+    return fields_of(values, json_objects(values), [] if schema is None else [schema])
 
 
 def test_json_objects_have_the_fields_of_all() -> None:

@@ -82,6 +82,7 @@ class FieldType:
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 Name = Annotated[str, StringConstraints(min_length=1)]
+SchemaId = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,9})$")]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
@@ -94,8 +95,8 @@ class Value(_Strict):
 
     format: Literal["json", "avro", "arrow"] = "json"
     fields: dict[Name, str]
-    avro_schema: str = ""
-    """The writer's schema as JSON; for format avro."""
+    avro_schema: str | dict[SchemaId, str] = ""
+    """The writer's schema as JSON; for format avro. With framing, the schemas by their ids."""
     framing: Literal["none", "confluent"] = "none"
     """confluent: five bytes with a schema id precede each Avro value."""
 
@@ -118,6 +119,11 @@ class Value(_Strict):
             raise ValueError("avro_schema names the file of the writer's schema; format avro needs it, alone")
         if self.framing != "none" and self.format != "avro":
             raise ValueError("framing is for format avro")
+        if self.avro_schema and isinstance(self.avro_schema, str) != (self.framing == "none"):
+            raise ValueError(
+                "framing confluent needs the file of each schema id, as avro_schema = { 7 = 'FILE' }; "
+                "without framing avro_schema is one file"
+            )
         return self
 
     def types(self) -> dict[str, FieldType]:

@@ -12,6 +12,7 @@ from sharebroker_server.pipeline.core.sql import quoted
 
 ARROW_START: Final = b"\xff\xff\xff\xff"
 """The first bytes of an Arrow IPC stream."""
+_NUMBERED: Final = re.compile(r"([0-9]{1,10})=(.+)")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?")
@@ -76,6 +77,42 @@ def _text_type(values: Sequence[str]) -> str:
     if all(map(_DATE.fullmatch, values)):
         return "DATE"
     return "TIMESTAMP" if all(map(_TIMESTAMP.fullmatch, values)) else "STRING"
+
+
+def schemas_by_id(options: Sequence[str], values: Iterable[bytes], *, confluent: bool) -> dict[int, str]:
+    """Returns the files of schemas by their ids, of options "FILE" or "ID=FILE".
+
+    An id that is left out is the only one of the values. Without Confluent's framing the one schema has the
+    id 0. Raises ValueError.
+    """
+    if not confluent:
+        if len(options) > 1:
+            raise ValueError("Several schemas need --confluent: their ids precede the values.")
+        return dict.fromkeys([0], options[0]) if options else {}
+    if not options:
+        raise ValueError("--confluent needs the schema of each schema id: --avro-schema ID=FILE.")
+    named = [_NUMBERED.fullmatch(option) for option in options]
+    found = {int(each[1]): each[2] for each in named if each}
+    if len(found) == len(options):
+        return found
+    ids = sorted({int.from_bytes(value[1:5]) for value in values if value[:1] == b"\0" and len(value) > 4})
+    if len(options) > 1 or len(ids) != 1:
+        have = f"the schema ids {', '.join(map(str, ids))}" if ids else "no schema id"
+        raise ValueError(
+            f"The topic's first values have {have}. Give the file of each with its id: --avro-schema ID=FILE."
+        )
+    return {ids[0]: options[0]}
+
+
+def common_fields(fields: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Returns the fields that any of the schemas has; NOT NULL if all of them require a value."""
+    merged: dict[str, str] = {}
+    for each in fields:
+        merged |= each
+    required = {name for name in merged if all(each.get(name, "").endswith(" NOT NULL") for each in fields)}
+    return {
+        name: kind if name in required else kind.removesuffix(" NOT NULL") for name, kind in merged.items()
+    }
 
 
 def avro_fields(schema: str) -> dict[str, str]:
@@ -155,7 +192,7 @@ def project_files(
     """Returns the files of a project by path: the definition, a query by hour, and one by a column."""
     fields: Mapping[str, str] = value["fields"]
     parts = [_HEAD.format(topic=_toml(topic), group=_toml(group))]
-    settings = [f"{name} = {_toml(text)}\n" for name, text in value.items() if name != "fields"]
+    settings = [f"{name} = {_setting(item)}\n" for name, item in value.items() if name != "fields"]
     parts += ["[value]\n", *settings, "\n[value.fields]\n"]
     parts += [f"{_key(name)} = {_toml(kind)}\n" for name, kind in fields.items()]
     parts.append(_CHECKS)
@@ -174,6 +211,12 @@ def project_files(
 
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else _toml(name)
+
+
+def _setting(item: str | Mapping[int, str]) -> str:
+    if isinstance(item, str):
+        return _toml(item)
+    return f"{{ {', '.join(f'{key} = {_toml(text)}' for key, text in item.items())} }}"
 
 
 def _toml(text: str) -> str:

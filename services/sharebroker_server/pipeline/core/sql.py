@@ -59,6 +59,7 @@ def _json(definition: Definition) -> list[Stage]:
     whole = _cases(
         {
             "_text IS NULL": "'no value'",
+            "startswith(_text, char(0))": "'a zero byte precedes the value, as before a schema id'",
             "NOT _sound": "'not UTF-8'",
             "_raw IS NULL OR _raw._corrupt_record IS NOT NULL": (
                 f"concat('not a JSON object: ', {_left('_text')})"

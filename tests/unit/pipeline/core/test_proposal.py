@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from sharebroker_server.pipeline.core.definition import Definition, DefinitionError
 from sharebroker_server.pipeline.core.proposal import (
     avro_fields,
+    common_fields,
     group_columns,
     json_fields,
     json_objects,
     project_files,
+    schemas_by_id,
     usable,
 )
 
@@ -101,6 +103,44 @@ def test_fields_of_an_avro_schema_have_types_of_sparks() -> None:
 def test_schema_without_known_fields_is_refused(schema: str) -> None:
     with pytest.raises(DefinitionError, match="not a record with fields"):
         avro_fields(schema)
+
+
+FRAMED = [b"\0\0\0\0\7x", b"\0\0\0\0\7", b"{}", b"\0\0\1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "found"),
+    [
+        ([], [], None),
+        (["7=a"], [], {7: "a"}),
+        (["7=a", "300=b=c"], FRAMED, {7: "a", 300: "b=c"}),
+        (["a"], FRAMED, {7: "a"}),
+        (["a"], FRAMED[2:], None),
+        (["a"], [*FRAMED, b"\0\0\0\1\0"], None),
+        (["a", "7=b"], FRAMED, None),
+    ],
+)
+def test_schemas_have_the_ids_of_the_options_or_of_the_values(
+    options: list[str], values: list[bytes], found: dict[int, str] | None
+) -> None:
+    if found is None:
+        with pytest.raises(ValueError, match="--avro-schema ID=FILE"):
+            schemas_by_id(options, values, confluent=True)
+    else:
+        assert schemas_by_id(options, values, confluent=True) == found
+
+
+def test_without_framing_there_is_one_schema() -> None:
+    assert schemas_by_id(["a"], FRAMED, confluent=False) == {0: "a"}
+    assert schemas_by_id([], FRAMED, confluent=False) == {}
+    with pytest.raises(ValueError, match="need --confluent"):
+        schemas_by_id(["1=a", "2=b"], FRAMED, confluent=False)
+
+
+def test_a_field_is_required_if_each_schema_requires_it() -> None:
+    first, second = {"a": "INT NOT NULL", "b": "INT NOT NULL"}, {"a": "BIGINT NOT NULL", "c": "INT NOT NULL"}
+    assert common_fields([first, second]) == {"a": "BIGINT NOT NULL", "b": "INT", "c": "INT"}
+    assert common_fields([first]) == first
 
 
 def test_fields_that_cannot_be_columns_are_left_out() -> None:
