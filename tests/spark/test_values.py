@@ -41,6 +41,12 @@ def test_values_are_read_by_the_schema_whose_id_precedes_them(found: dict[str, A
     assert found["framed_ids"] == [0, None, None, 5, None, None]
 
 
+def test_arrays_of_values_without_bytes_are_refused(found: dict[str, Any]) -> None:
+    """A few bytes could contain any number of them."""
+    assert all("an array of values without bytes" in text for text in found["empty"])
+    assert found["sized"] == [""] * len(found["sized"])
+
+
 def test_numbers_beyond_their_column_are_invalid(found: dict[str, Any]) -> None:
     assert found["large"][0] is None
     assert "1000" in found["large"][1]

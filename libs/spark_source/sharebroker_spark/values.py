@@ -125,6 +125,7 @@ class _Avro:
             self._schema = fastavro.parse_schema(json.loads(schema))
         except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
             raise OptionError(f"the Avro schema is invalid: {error}") from error
+        _check_sizes(self._schema, {})
 
     def __call__(self, values: pa.Array) -> pa.Array:
         """Returns the column. Raises ArrowException."""
@@ -208,6 +209,33 @@ def _check_optional(kind: pa.DataType) -> None:
             )
         if field is not None:
             _check_optional(field.type)
+
+
+def _check_sizes(schema: Any, named: dict[str, bool]) -> bool:
+    """Returns whether a value of the schema may have no bytes; `named` has the types so far.
+
+    Raises OptionError for an array of such values: few bytes could contain any number of them.
+    """
+    if isinstance(schema, str):
+        return named.get(schema, schema == "null")
+    if isinstance(schema, list):  # the index of the branch precedes the value
+        for branch in schema:
+            _check_sizes(branch, named)
+        return False
+    kind, name = schema["type"], schema.get("name", "")
+    named[name] = False  # a record that contains itself does so in a union, an array or a map
+    if kind in ("array", "map"):
+        if _check_sizes(schema["items" if kind == "array" else "values"], named) and kind == "array":
+            raise OptionError("the Avro schema has an array of values without bytes, such as null")
+        return False
+    if kind in ("record", "error"):
+        fields = [_check_sizes(field["type"], named) for field in schema["fields"]]
+        named[name] = all(fields)
+    elif kind == "fixed":
+        named[name] = schema["size"] == 0
+    else:
+        return _check_sizes(kind, named)
+    return named[name]
 
 
 def _json_type(kind: pa.DataType) -> pa.DataType:

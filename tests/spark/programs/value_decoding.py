@@ -53,6 +53,35 @@ def refused(schema: str, kind: pa.DataType = KIND) -> str:
     return ""
 
 
+RECORD = {"type": "record", "name": "Part", "fields": [{"name": "none", "type": "null"}]}
+EMPTY = [
+    "null",
+    {"type": "null"},
+    RECORD,
+    {"type": "fixed", "name": "F", "size": 0},
+    {
+        **RECORD,
+        "fields": [{"name": "r", "type": {**RECORD, "name": "Inner"}}, {"name": "s", "type": "Inner"}],
+    },
+    {"type": "map", "values": {"type": "array", "items": "null"}},
+]
+SIZED = [
+    ["null"],
+    {"type": "map", "values": "null"},
+    {"type": "array", "items": ["null", "int"]},
+    {**RECORD, "fields": [{"name": "next", "type": ["null", "Part"]}]},
+    {**RECORD, "fields": [*RECORD["fields"], {"name": "id", "type": "int"}]},
+    {"type": "enum", "name": "E", "symbols": ["A"]},
+    {"type": "fixed", "name": "F", "size": 1},
+    {"type": "int", "logicalType": "date"},
+]
+
+
+def with_items(items: Any) -> dict[str, Any]:
+    """The schema of a record with an array."""
+    return {**SCHEMA, "fields": [{"name": "id", "type": {"type": "array", "items": items}}]}
+
+
 VALUES = [*map(written, ROWS), None, b"", written(ROWS[1])[:-1], written(ROWS[1]) + b"\0", b"\xff" * 40]
 plain = avro_decoder(json.dumps(SCHEMA), KIND)(pa.array(VALUES, pa.binary()))
 framed: list[bytes | None] = [b"\0\0\0\0\7" + written(ROWS[0]), written(ROWS[1]), b"\0\0"]
@@ -69,6 +98,8 @@ report(
     reasons=[plain.reasons.get(index) for index in range(len(VALUES))],
     confluent=[confluent.reasons.get(index) for index in range(len(framed))],
     framed_ids=[row and row["id"] for row in confluent.column.to_pylist()],
+    empty=[refused(json.dumps(with_items(items))) for items in EMPTY],
+    sized=[refused(json.dumps(with_items(items))) for items in SIZED],
     large=[large.reasons.get(index) for index in range(2)],
     both=both.to_pylist(),
     refused=[refused(schema) for schema in ("", "{", '"absent"', "[1]")],
