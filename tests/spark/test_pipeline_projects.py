@@ -28,6 +28,15 @@ pytestmark = [
     pytest.mark.timeout(4 * START_SECONDS),
     pytest.mark.xdist_group("spark pipeline"),
 ]
+ARROW = """
+import io, pyarrow as pa
+for number in range(4):
+    content = io.BytesIO()
+    table = pa.table({"id": pa.array(range(10 * number, 10 * number + 10)), "city": ["a", "b"] * 5})
+    with pa.ipc.new_stream(content, table.schema) as stream:
+        stream.write_table(table)
+    print(content.getvalue().hex())
+"""
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
 WRITE = """
 import io, json, sys
@@ -67,8 +76,8 @@ def printed(*line: str) -> list[bytes]:
     return [*map(bytes.fromhex, done.stdout.split())]
 
 
-def run(broker: Cluster, project: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    line = command(broker.address, project / "data", *options, project=str(project))
+def run(broker: Cluster, project: Path, *options: str, how: str = "run") -> subprocess.CompletedProcess[str]:
+    line = command(broker.address, project / "data", *options, how=how, project=str(project))
     return finished(line, 2 * START_SECONDS)
 
 
@@ -147,3 +156,31 @@ def test_avro_values_are_read_on_a_cluster(
     assert totals(project) == (32, 30, 2)
     reasons = {row["reason"] for row in tables(project / "data")["rejected"]}
     assert reasons == {"no schema id precedes the value", "the schema id is unknown"}
+
+
+def test_arrow_values_are_rows_and_a_report_is_checked_before_a_run(broker: Cluster, tmp_path: Path) -> None:
+    with Admin(broker.address) as admin:
+        admin.create_topic("trips", 2)
+    publish(broker, "trips", [*printed(str(ENVIRONMENT / "bin" / "python"), "-c", ARROW), b"no stream"])
+    project = initialized(broker, tmp_path, "trips")
+    file = project / "pipeline.toml"
+    sound = file.read_text()
+    section = (
+        '[report.cities]\ntitle = "Cities"\nquery = "SELECT city, count(*) AS rides FROM {} GROUP BY 1"\n'
+    )
+    chart = 'chart = {{ kind = "bars", x = "city", y = ["{}"] }}\n'
+    for table, column, named in (
+        ("silver_recods", "rides", "silver_recods"),
+        ("silver_records", "trips", "trips"),
+    ):
+        file.write_text(f"{sound}\n{section.format(table)}{chart.format(column)}")
+        checked = run(broker, project, how="dry-run")
+        assert checked.returncode == 1
+        assert "report_cities" in checked.stderr, checked.stderr
+        assert named in checked.stderr, checked.stderr
+    file.write_text(f"{sound}\n{section.format('silver_records')}{chart.format('rides')}")
+
+    ran = run(broker, project, "--from-beginning")
+    assert ran.returncode == 0, ran.stderr
+    assert totals(project) == (5, 40, 1)
+    assert {row["city"]: row["rides"] for row in tables(project / "data")["cities"]} == {"a": 20, "b": 20}

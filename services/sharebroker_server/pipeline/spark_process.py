@@ -26,6 +26,7 @@ _STOP_SECONDS: Final = 20.0
 _LAST_BYTES: Final = 200_000
 
 _FLOW: Final = re.compile(r"Flow '?(?:\w+\.)*(\w+)'? (?:is|has) ([A-Z]+)")
+_UNRESOLVED: Final = re.compile(r"Failed to resolve flow: '(?:\w+\.)*(\w+)'")
 _FAILED: Final = "FAILED"
 _WAITING: Final = frozenset({"QUEUED", "PLANNING", "STARTING"})
 _NOT_YET: Final = frozenset({*_WAITING, "RUNNING"})
@@ -110,6 +111,8 @@ class SparkRun:
             name, state = found.groups()
             self.flows[name] = state
             self.stage = self._stage()
+        if unresolved := _UNRESOLVED.search(text):
+            self.flows[unresolved[1]] = _FAILED
         for start, stage in _STARTS.items():
             if start in text:
                 self.stage = stage

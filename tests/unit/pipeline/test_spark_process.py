@@ -92,6 +92,13 @@ def test_run_reports_its_stages_in_order() -> None:
     assert (run.stage, run.error) == ("done", "")
 
 
+def test_queries_that_spark_cannot_resolve_have_failed() -> None:
+    run = SparkRun()
+    run.parse_line("2026-01-01 08:00:05: Failed to resolve flow: 'spark_catalog.default.gold'.")
+    run.parse_line("2026-01-01 08:00:05: Failed to resolve flow: 'report_hours'.")
+    assert run.failed == ["gold", "report_hours"]
+
+
 def test_error_is_stored() -> None:
     run = SparkRun()
     run.parse_line("pyspark.errors.exceptions.connect.AnalysisException: [NO_SUCH] There is none.")

@@ -195,8 +195,9 @@ class Definition(_Strict):
     @model_validator(mode="after")
     def _has_names_of_its_own(self) -> Definition:
         _check_names([*self.value.fields, *self.columns])
-        for names, taken in ((self.tables, TABLES), (self.report, SECTIONS)):
-            if used := sorted({name.lower() for name in names} & {*taken}):
+        views = map(section_view, self.report)
+        for names, taken in ((self.tables, (*TABLES, *views)), (self.report, SECTIONS)):
+            if used := sorted({name.lower() for name in names} & {name.lower() for name in taken}):
                 raise ValueError(f"every pipeline has {used[0]}; choose another name")
         return self
 
@@ -212,6 +213,11 @@ class Definition(_Strict):
     def rows(self) -> dict[str, Any]:
         """Returns what decides the rows of silver; a change of it concerns records that were read before."""
         return self.model_dump(include={"value", "checks", "columns"})
+
+
+def section_view(name: str) -> str:
+    """Returns the name of the view of a report's section, by which Spark checks it before a run."""
+    return f"report_{name}"
 
 
 def can_be_quoted(name: str) -> bool:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import current_timestamp
 
 from sharebroker_server.pipeline.core import sql
+from sharebroker_server.pipeline.core.definition import Section, section_view
 from sharebroker_server.pipeline.decoding import decode_function
 from sharebroker_server.pipeline.settings import Settings
 from sharebroker_server.pipeline.shipping import ship_code
@@ -69,8 +70,20 @@ def _define(name: str, comment: str, query: str) -> None:
         return spark.sql(query)
 
 
+def _check(name: str, section: Section) -> None:
+    """Defines a view that nothing reads: Spark resolves the query and the chart's columns before a run."""
+    chart = section.chart
+    drawn = (chart.x, *chart.y, *([chart.behind] if chart.behind else [])) if chart else ()
+
+    @dp.temporary_view(name=section_view(name), comment="The columns that a chart of the report draws.")
+    def columns() -> DataFrame:
+        return spark.sql(section.query).selectExpr(*(map(sql.quoted, dict.fromkeys(drawn))), "1 AS checked")
+
+
 for name, table in definition.tables.items():
     _define(name, table.comment, table.query)
+for name, section in definition.report.items():
+    _check(name, section)
 
 
 @dp.materialized_view(comment="Rejected records by reason, without the values that reasons repeat.")

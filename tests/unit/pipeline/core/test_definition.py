@@ -63,6 +63,13 @@ def value(**changes: Any) -> dict[str, Any]:
         (changed(spark={"spark.a": "1\nspark.b 2"}), "'spark.a' .* value is more than a line of text"),
         (changed(spark={"spark.master": "local"}), "spark: spark.master is the option --master"),
         (changed(tables={"state_log": {"comment": "c", "query": "q"}}), "every pipeline has state_log"),
+        (
+            changed(
+                tables={"Report_a": {"comment": "c", "query": "q"}},
+                report={"A": {"title": "t", "query": "q"}},
+            ),
+            "every pipeline has report_a; choose another name",
+        ),
         (changed(tables={"a-b": {"comment": "c", "query": "q"}}), r"tables.a-b.\[key\]: String should match"),
         (changed(tables={"a": {"comment": "c"}}), "tables.a.query: Field required"),
         (changed(report={"totals": {"title": "t", "query": "q"}}), "every pipeline has totals"),
