@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.descriptor import Descriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
@@ -64,30 +64,31 @@ class LateRequests:
         self._peers.pop(request, None)
 
 
-class _Request:
-    """A request that is being received by the current task."""
+class _Reading:
+    """A task that receives a message."""
 
-    __slots__ = ("ended", "task")
+    __slots__ = ("_ended", "_task")
 
     def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.ended = False
+        self._task: asyncio.Task[Any] | None = None
+        self._ended = False
 
     def end(self) -> None:
         """Ends the receiving task."""
-        self.ended = True
-        self.task.cancel()
+        assert self._task is not None
+        self._ended = True
+        self._task.cancel()
 
     async def received(self, message: Awaitable[M]) -> M:
         """Returns a message once it is complete. Raises THROTTLING_QUOTA_EXCEEDED after `end`."""
+        self._task = task = asyncio.current_task()
+        assert task is not None
         try:
             return await message
         except asyncio.CancelledError:
-            if not self.ended:
+            if not self._ended:
                 raise
-            self.task.uncancel()
+            task.uncancel()
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 "The request is incomplete, and this server is receiving too many such requests.",
@@ -121,7 +122,7 @@ class Receiver:
         return data
 
     async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        request = _Request()
+        request = _Reading()
         timer = asyncio.get_running_loop().call_later(self._prompt, self._is_late, request, context)
         try:
             return await request.received(context.read())
@@ -129,22 +130,14 @@ class Receiver:
             timer.cancel()
             self._late.discard(request)
 
-    def _is_late(self, request: _Request, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    def _is_late(self, request: _Reading, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         victim = self._late.add(request, context.peer())
         if victim is not None:
             victim.end()
 
-    async def next(self, requests: AsyncIterator[bytes], peer: str) -> bytes:
-        """Returns the next message of a stream, not decoded.
-
-        Raises StopAsyncIteration, and THROTTLING_QUOTA_EXCEEDED if unfinished messages use too much memory.
-        """
-        request = _Request()
-        self._streams.add(request, peer)
-        try:
-            return await request.received(anext(requests))
-        finally:
-            self._streams.discard(request)
+    def stream(self, requests: AsyncIterator[bytes], peer: str, decoder: Decoder) -> ReceivedStream:
+        """Returns the messages of a stream."""
+        return ReceivedStream(self, self._streams, requests, peer, decoder)
 
     async def decode(self, data: bytes, decoder: Decoder) -> Any:
         """Returns a request as a message; counts its fields in turns if it is not small.
@@ -169,6 +162,56 @@ class Receiver:
         except Malformed:
             return _undecodable("it is malformed")
         return None
+
+
+class ReceivedStream:
+    """Receives and decodes the messages of a client's stream; one task at a time reads it.
+
+    A read raises KafkaError: THROTTLING_QUOTA_EXCEEDED if unfinished messages use too much memory, and the
+    errors of `Receiver.decode`.
+    """
+
+    __slots__ = ("_decoder", "_iterator", "_peer", "_reading", "_receiver", "_requests", "_streams", "size")
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        streams: StreamMemory,
+        requests: AsyncIterator[bytes],
+        peer: str,
+        decoder: Decoder,
+    ) -> None:
+        self.size = 0
+        """The bytes of the last message."""
+        self._receiver = receiver
+        self._streams = streams
+        self._requests = requests
+        self._iterator: AsyncIterator[bytes] | None = None
+        self._peer = peer
+        self._decoder = decoder
+        self._reading = _Reading()
+
+    def __aiter__(self) -> ReceivedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._iterator is None:  # gRPC's iterator must be used once it is made
+            self._iterator = aiter(self._requests)
+        reading, streams = self._reading, self._streams
+        streams.add(reading, self._peer)
+        try:
+            data = await reading.received(anext(self._iterator))
+        finally:
+            streams.discard(reading)
+        self.size = len(data)
+        if self.size <= UNCOUNTED:  # the usual case, without another coroutine
+            return self._decoder.parse(data)
+        return await self._receiver.decode(data, self._decoder)
+
+
+def size_of(message: Message, messages: AsyncIterator[Any]) -> int:
+    """Returns the bytes of a message, the last one of `messages`; `ByteSize` would encode it again."""
+    return messages.size if isinstance(messages, ReceivedStream) else message.ByteSize()
 
 
 class Decoder:

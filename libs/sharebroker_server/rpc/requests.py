@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sharebroker_server.rpc.message_limits import message_limits
@@ -35,17 +34,15 @@ class MethodRequests(NamedTuple):
         """Returns the message of a request."""
         return await self.receiver.decode(data, self.decoder)
 
-    async def messages(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-        """Yields the messages of a stream."""
-        if not self.of_clients:
-            async for data in requests:
-                yield await self.receiver.decode(data, self.decoder)
-            return
-        peer = context.peer()
-        with suppress(StopAsyncIteration):
-            while True:
-                data = await self.receiver.next(requests, peer)
-                yield await self.receiver.decode(data, self.decoder)
+    def messages(self, requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
+        """Returns the messages of a stream."""
+        if self.of_clients:
+            return self.receiver.stream(requests, context.peer(), self.decoder)
+        return self._internal(requests)
+
+    async def _internal(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for data in requests:
+            yield await self.receiver.decode(data, self.decoder)
 
     async def only_message(self, context: Context) -> Any:
         """Returns the message of a call whose handler is one of streams."""

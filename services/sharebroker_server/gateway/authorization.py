@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -22,7 +22,6 @@ from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceTy
 from sharebroker_server.security.authorizer import denial
 from sharebroker_server.security.user_access import caller, requester
 
-M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 _CLIENT_ID: Final = "client-id"
@@ -290,7 +289,7 @@ class Access(Rights):
         client_id = next((value for key, value in metadata if key == _CLIENT_ID), "")
         return QuotaClient(caller(self._context).name, client_id[:LONGEST_NAME])
 
-    async def admit_produced(self, request: Message, deadline: Deadline | None = None) -> None:
+    async def admit_produced(self, request: Message, deadline: Deadline) -> None:
         """Charges the bytes of a request to producer_byte_rate; waits until earlier requests are paid.
 
         Raises THROTTLING_QUOTA_EXCEEDED if the wait would exceed the deadline.
@@ -298,14 +297,16 @@ class Access(Rights):
         quotas = self.gateway.quotas
         if quotas.active:
             size = request.ByteSize()
-            held = 0 if deadline is None else size  # a stream that waits is not read
-            await quotas.admit(QuotaKey.PRODUCER_BYTE_RATE, self.client, size, deadline, held)
+            await quotas.admit(QuotaKey.PRODUCER_BYTE_RATE, self.client, size, deadline, held=size)
 
-    async def paced(self, requests: AsyncIterator[M]) -> AsyncIterator[M]:
-        """Yields the requests of a producer, each when the earlier ones are paid; does not read meanwhile."""
-        async for request in requests:
-            await self.admit_produced(request)
-            yield request
+    async def admit_streamed(self, size: int) -> None:
+        """Charges a message of a stream to producer_byte_rate; waits until earlier messages are paid.
+
+        The stream is not read meanwhile, so that only this message is held.
+        """
+        quotas = self.gateway.quotas
+        if quotas.active:
+            await quotas.admit(QuotaKey.PRODUCER_BYTE_RATE, self.client, size)
 
     async def admit_fetch(self, deadline: Deadline) -> None:
         """Waits until the records that the caller received are paid. Raises THROTTLING_QUOTA_EXCEEDED."""

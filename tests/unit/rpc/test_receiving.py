@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import Any, Final, cast
 
 import grpc
@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.rpc.message_limits import UNCOUNTED, MessageLimits
-from sharebroker_server.rpc.receiving import Decoder, LateRequests, Receiver
+from sharebroker_server.rpc.receiving import Decoder, LateRequests, Receiver, size_of
+from sharebroker_server.rpc.stream_memory import StreamMemory, StreamRead
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,53 @@ async def test_messages_beyond_the_limits_are_rejected() -> None:
     assert (many.code, many.metadata) == (ErrorCode.INVALID_REQUEST, {"max_message_fields": "1000"})
     assert (await rejected(b"\xff" * 2 * UNCOUNTED)).code is ErrorCode.INVALID_REQUEST
     assert (await rejected(b"\xff")).code is ErrorCode.INVALID_REQUEST
+
+
+async def test_each_message_of_a_stream_is_received_with_its_size() -> None:
+    sent = [elements(1), elements(UNCOUNTED // 2), b"\xff"]
+
+    async def arriving() -> AsyncIterator[bytes]:
+        for data in sent:
+            yield data
+
+    stream = Receiver().stream(arriving(), "peer", decoder())
+    assert stream.__aiter__() is stream
+    for data in sent[:2]:
+        message = await anext(stream)
+        assert (message.SerializeToString(), size_of(message, stream)) == (data, len(data))
+    with pytest.raises(KafkaError) as failure:
+        await anext(stream)
+    assert failure.value.code is ErrorCode.INVALID_REQUEST
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+
+
+async def test_stream_that_uses_too_much_memory_ends_while_it_awaits_a_message() -> None:
+    class Memory(StreamMemory):
+        """Ends each stream that begins to wait."""
+
+        def add(self, read: StreamRead, peer: Hashable) -> None:
+            super().add(read, peer)
+            asyncio.get_running_loop().call_soon(read.end)
+
+    async def silent() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    memory = Memory()
+    stream = Receiver(streams=memory).stream(silent(), "peer", decoder())
+    with pytest.raises(KafkaError) as failure:
+        await anext(stream)
+    assert failure.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert failure.value.retry_after
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+def test_size_of_a_message_that_was_not_received_is_computed() -> None:
+    message = pb.PublishRequest(topic="t")
+    assert size_of(message, cast("Any", iter(()))) == len(message.SerializeToString())
 
 
 async def test_decoder_errors_become_kafka_errors() -> None:

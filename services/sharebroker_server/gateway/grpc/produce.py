@@ -19,6 +19,7 @@ from sharebroker_server.gateway.produce.append import produce, produce_stream
 from sharebroker_server.gateway.produce.publish import publish
 from sharebroker_server.gateway.produce.transactions import end_txn, init_producer_id
 from sharebroker_server.rpc.errors import refusal
+from sharebroker_server.rpc.receiving import size_of
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType
 
 _TRANSACTION: Final = AclResourceType.TRANSACTIONAL_ID
@@ -109,6 +110,16 @@ class _StreamRights:
         return error
 
 
+async def _paced(
+    access: Access, requests: AsyncIterator[pb.ProduceStreamRequest]
+) -> AsyncIterator[tuple[pb.ProduceStreamRequest, int]]:
+    """Yields the requests with their sizes in bytes, each when the earlier ones are paid."""
+    async for request in requests:
+        size = size_of(request, requests)
+        await access.admit_streamed(size)
+        yield request, size
+
+
 class ProduceServicer(Servicer, ProduceServiceServicer):
     """Translates requests to the functions of `gateway.produce`."""
 
@@ -125,7 +136,7 @@ class ProduceServicer(Servicer, ProduceServiceServicer):
     ) -> AsyncIterator[pb.ProduceStreamResponse]:
         audited(context)
         access = Access(self._gateway, context)
-        requests = access.paced(request_iterator)
+        requests = _paced(access, request_iterator)
         if access.unrestricted:
             return produce_stream(self._gateway, requests)
         rights = _StreamRights(access)

@@ -145,13 +145,14 @@ Serve = Callable[[Gateway, pb.ProduceRequest, Deadline], Awaitable[pb.ProduceRes
 
 async def produce_stream(
     gateway: Gateway,
-    requests: AsyncIterator[pb.ProduceStreamRequest],
+    requests: AsyncIterator[tuple[pb.ProduceStreamRequest, int]],
     serve: Serve = produce,
     check: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
     """Serves a ProduceStream until the client half-closes it and every request has its response.
 
-    `serve` appends a request's batches. The stream ends with the error of `check` when permissions change.
+    `requests` are those of the client with their sizes in bytes. `serve` appends a request's batches. The
+    stream ends with the error of `check` when permissions change.
     """
     stream = _ProduceStream(gateway, serve)
     with gateway.rechecks.during(check, stream.queue.fail):
@@ -179,15 +180,14 @@ class _ProduceStream:
         self._in_flight = 0
         self._completed = asyncio.Event()
 
-    def start(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
+    def start(self, requests: AsyncIterator[tuple[pb.ProduceStreamRequest, int]]) -> None:
         self._tasks.spawn(self._read(requests))
 
     async def stop(self) -> None:
         await self._tasks.stop()
 
-    async def _read(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
-        async for request in requests:
-            size = request.ByteSize()
+    async def _read(self, requests: AsyncIterator[tuple[pb.ProduceStreamRequest, int]]) -> None:
+        async for request, size in requests:
             await self._until_below(IN_FLIGHT_BYTES)
             self._in_flight += size
             self._tasks.spawn(self._produce(request, size))
