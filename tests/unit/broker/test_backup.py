@@ -22,6 +22,8 @@ from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.redis_link.port import DataDirectoryInUse, EmbeddedRedisFailed
 from tests.testkit.waiting import eventually
 
+pytestmark = pytest.mark.servers  # it starts Valkey
+
 KEYS = 300
 
 

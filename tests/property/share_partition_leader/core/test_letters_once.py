@@ -292,6 +292,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.patches
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_property_detects_a_mutant(mutant: str) -> None:

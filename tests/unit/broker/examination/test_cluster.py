@@ -18,6 +18,8 @@ from sharebroker_server.redis_link.links import connect
 from sharebroker_server.redis_link.port import RedisError
 from tests.testkit.servers import Server, free_port, running
 
+pytestmark = pytest.mark.servers  # it starts Valkey
+
 CLUSTER = "orders"
 CONFIG = BrokerConfig.parse([f"cluster.id={CLUSTER}"])
 ROLES = frozenset({"gateway", "group-coordinator", "share-partition-leader", "share-coordinator"})
@@ -104,7 +106,6 @@ async def test_rejected_config_get_leaves_durability_unknown(server: Server, sto
     assert "It rejects CONFIG GET" in "".join(finding.what for finding in found)
 
 
-@pytest.mark.slow
 async def test_unreachable_redis_is_an_error() -> None:
     with pytest.raises(RedisError, match="no Redis at"):
         await examine_redis(f"redis://127.0.0.1:{free_port()}", CONFIG)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sharebroker_server.broker.defaults import CLOSED
 from sharebroker_server.broker.identity import PeerListener
 from sharebroker_server.broker.processes import child
@@ -17,6 +19,8 @@ from sharebroker_server.broker.processes.broker_process import BROKER
 from sharebroker_server.broker.processes.plan import BrokerStart
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
+
+pytestmark = pytest.mark.servers  # each test starts a process
 
 
 def start(audit_file: Path | None = None) -> BrokerStart:

@@ -16,6 +16,8 @@ from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.rpc.server import reserve
 
+pytestmark = pytest.mark.servers  # it starts Valkey
+
 
 def settings_of(data: Path, grpc: str = "127.0.0.1:0", redis: str | None = None) -> ServeSettings:
     return ServeSettings(data=data, grpc=grpc, redis=redis, processes=2, config=BrokerConfig.parse(()))

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_server.broker.core.supervision import MOST_FAILURES, CommandEnd
@@ -20,6 +21,8 @@ from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.telemetry.metrics import Family
 from tests.testkit.waiting import eventually
+
+pytestmark = pytest.mark.servers  # each test starts processes
 
 PATIENCE = 60.0
 SERVE = 'print(\'{"kafka": "h:%d"}\' % start.index, flush=True); signal.pause()'
