@@ -125,7 +125,7 @@ scale: $(READY) ## print the size of a cluster for a load (SCALE='--rate 200000 
 bench-window: $(READY) ## cost of held and waiting records, in interleaved pairs (18 minutes; BENCH=--quick: one short pair)
 	@$(BIN)/python -m tests.perf.window $(BENCH)
 
-bench-dead-letters: $(READY) ## a minute of 20,000 rejected records a second, and the cost of dead letters (a quarter of an hour; BENCH=--quick)
+bench-dead-letters: $(READY) ## a minute of 20,000 rejected records a second, and the cost of dead letters (a quarter of an hour; BENCH=--quick, or BENCH='--away 10' without their topic)
 	@$(BIN)/python -m tests.perf.dead_letters $(BENCH)
 
 bench-restart: $(READY) ## seconds until 1 GB is served after a kill (two minutes; BENCH='--gigabytes 2 --record 100 --batch 10')

@@ -109,9 +109,9 @@ def server_in(folder: Path, options: Sequence[str]) -> Iterator[Serving]:
         yield server
 
 
-def run_program(case: str, work: Work) -> dict[str, float]:
-    """Runs a client program; returns its figures. Raises BenchFailed."""
-    return {short(key): value for key, value in run_client(case, asdict(work), CLIENT_SECONDS).items()}
+def run_program(case: str, work: Work, limit: float = CLIENT_SECONDS) -> dict[str, float]:
+    """Runs a client program for at most `limit` seconds; returns its figures. Raises BenchFailed."""
+    return {short(key): value for key, value in run_client(case, asdict(work), limit).items()}
 
 
 def run_slice(server: Serving, case: str, work: Work) -> dict[str, float]:

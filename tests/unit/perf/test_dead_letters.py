@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.perf.dead_letters import PACE, Flood, sampled
+from tests.perf.dead_letters import AWAY_AIM, AWAY_PACE, PACE, Absence, Flood, sampled
 
 MIB = 1 << 20
 
@@ -23,6 +23,11 @@ MIB = 1 << 20
 )
 def test_a_flood_must_keep_its_rate_and_its_memory(rate: float, memory: list[int], missed: int) -> None:
     assert len(Flood(rate, 1.0, [size * MIB for size in memory]).missed) == missed
+
+
+@pytest.mark.parametrize(("kept", "missed"), [(1.0, 0), (AWAY_AIM, 0), (0.99 * AWAY_AIM, 1)])
+def test_other_records_must_keep_their_rate_without_the_topic(kept: float, missed: int) -> None:
+    assert len(Absence(kept * AWAY_PACE, 1, 1.0, [MIB]).missed) == missed
 
 
 def test_the_memory_of_a_process_is_sampled_at_both_ends() -> None:
