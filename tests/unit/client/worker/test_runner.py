@@ -125,7 +125,6 @@ async def test_the_reason_of_a_retry_is_sent(gateway: FakeGateway) -> None:
         (failing(Retry()), 2, (RELEASE, 2_000)),
         (failing(Retry(7.5)), 2, (RELEASE, 7_500)),
         (failing(Retry(0)), 2, (RELEASE, 0)),
-        (failing(Retry(3, blameless=True)), 2, (RELEASE, 3_000)),
         (failing(asyncio.CancelledError()), 1, (RELEASE, 1_000)),  # type: ignore[arg-type]
     ],
 )
@@ -136,6 +135,15 @@ async def test_outcome_of_the_handler_decides(
         stream = await stream_of(gateway)
         deliver(stream, 3, count=count)
         assert await acknowledgements(stream, 1) == [(3, *expected)]
+
+
+@pytest.mark.parametrize("blameless", [False, True])
+async def test_a_blameless_retry_is_a_blameless_release(gateway: FakeGateway, blameless: bool) -> None:
+    async with running(worker_of(gateway, failing(Retry(3, blameless=blameless)))):
+        stream = await stream_of(gateway)
+        deliver(stream, 3, count=2)
+        assert await acknowledgements(stream, 1) == [(3, RELEASE, 3_000)]
+        assert [ack.blameless for ack in stream.all_acknowledgements if ack.type == RELEASE] == [blameless]
 
 
 async def test_reason_of_a_reject_is_sent(gateway: FakeGateway) -> None:

@@ -61,6 +61,14 @@ def test_a_delivery_time_is_a_header_after_all_others() -> None:
             id="negative",
         ),
         pytest.param(
+            pb.PublishRecord(deliver_at_ms=-1),
+            ENABLED,
+            ErrorCode.INVALID_TIMESTAMP,
+            "deliver_at_ms",
+            "not negative",
+            id="before 1970",
+        ),
+        pytest.param(
             pb.PublishRecord(deliver_at_ms=NOW),
             config(),
             ErrorCode.INVALID_REQUEST,
