@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import MAX_REASON, MESSAGE_ID_HEADER
+from sharebroker_protocol.model import LONGEST_LOCK_MS, MAX_REASON, MESSAGE_ID_HEADER, SHORTEST_LOCK_MS
 from sharebroker_protocol.outcome import DONE, QUEUED, Outcome
 
 MAX_MESSAGE_ID_BYTES: Final = 128
@@ -392,7 +392,11 @@ class Record:
         """Renews the acquisition lock while the record is being processed.
 
         It ends after `lock` seconds from now, else after the length of the consumer's locks (`lock_ms`).
+        Raises ValueError for a length below a second or above a day.
         """
+        if lock is not None and not SHORTEST_LOCK_MS <= lock * 1000 <= LONGEST_LOCK_MS:
+            limits = f"{SHORTEST_LOCK_MS // 1000} and {LONGEST_LOCK_MS // 1000}"
+            raise ValueError(f"A lock must last between {limits} seconds, not {lock}.")
         detail = None if lock is None else round(lock * 1000)
         return self.acquisition.sink.acknowledge(self, _RENEW, detail)
 

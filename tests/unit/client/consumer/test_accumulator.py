@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 
@@ -482,6 +483,19 @@ def test_records_of_an_earlier_stream_are_dropped() -> None:
     renewal.watch(decode(batch(0, [b"v"]), [acquisition(0, 0, earlier)]).records, 0.0)
     renewal.renew((present,), 10.0, 5.0)
     assert earlier.drain() == present.drain() == []
+
+
+@pytest.mark.parametrize("lock", [0, 0.999, -1, 86_400.001, math.nan, math.inf])
+def test_a_lock_that_no_broker_permits_is_rejected(lock: float) -> None:
+    accumulator = Accumulator(lambda: None)
+    (record,) = decode(batch(0, [b"v"]), [acquisition(0, 0, accumulator)]).records
+    with pytest.raises(ValueError, match="A lock must last between 1 and 86400 seconds"):
+        record.renew(lock)
+    assert accumulator.drain() == []
+    for permitted in (1, 86_400):
+        record.renew(permitted)
+        (sent,) = accumulator.drain()
+        assert sent.detail == permitted * 1000
 
 
 def test_automatic_renewal_keeps_the_length_of_the_application() -> None:

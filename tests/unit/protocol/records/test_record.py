@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -33,7 +35,16 @@ def test_message_id_and_delivery_time_are_headers(
 
 @pytest.mark.parametrize(
     ("message_id", "deliver_at", "deliver_after"),
-    [("", None, None), (b"x" * 129, None, None), (None, 1.0, 1.0), (None, -1.0, None), (None, None, -1.0)],
+    [
+        ("", None, None),
+        (b"x" * 129, None, None),
+        (None, 1.0, 1.0),
+        (None, -1.0, None),
+        (None, None, -1.0),
+        (None, math.nan, None),
+        (None, None, math.inf),
+        (None, 1e300, None),
+    ],
 )
 def test_invalid_values_are_rejected(
     message_id: str | bytes | None, deliver_at: float | None, deliver_after: float | None

@@ -170,7 +170,7 @@ def work(
     """
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"There is no executable file {command[0]!r}.", param_hint="CMD")
-    codes = parse_codes(reject_codes)
+    codes, first_delay, lock_ms = parse_codes(reject_codes), parse_backoff(backoff), parse_lock(lock)
     if from_beginning and auto_offset_reset is not None:
         raise typer.BadParameter("--from-beginning and --auto-offset-reset exclude each other.")
     prepare(server, group, topic, from_beginning, auto_offset_reset)
@@ -178,14 +178,14 @@ def work(
     runner, report = CommandRunner(command, codes, limit), WorkReport(limit)
     config = WorkerConfig(
         concurrency=workers,
-        backoff=parse_backoff(backoff),
+        backoff=first_delay,
         backoff_max=backoff_max,
         max_failures=max_failures,
         idle_timeout=timeout,
         graceful_shutdown_timeout=grace,
         dead_letter_topic=dead_letters,
         consumer=ConsumerConfig(
-            client_id="sharebroker-cli", lock_ms=parse_lock(lock), auto_offset_reset=auto_offset_reset
+            client_id="sharebroker-cli", lock_ms=lock_ms, auto_offset_reset=auto_offset_reset
         ),
         on_success=report.accepted,
         on_failure=report.failed,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from sharebroker.cli.app import app
 from sharebroker.cli.commands.work import describe, parse_backoff, parse_codes, parse_lock
 
 
@@ -54,3 +56,13 @@ def test_a_lock_is_at_least_a_second(seconds: float, milliseconds: int) -> None:
 def test_a_shorter_lock_is_bad_usage() -> None:
     with pytest.raises(typer.BadParameter, match=r"0.5 is neither 0 nor at least 1 second."):
         parse_lock(0.5)
+
+
+@pytest.mark.parametrize(
+    "option", [("--backoff", "-1"), ("--lock", "0.5"), ("--reject-codes", "0"), ("--timeout", "nan")]
+)
+def test_invalid_options_are_bad_usage_before_the_server_is_called(option: tuple[str, str]) -> None:
+    server = ("--server", "nowhere.invalid:1")
+    result = CliRunner().invoke(app, ["work", "orders", "-g", "billing", *server, *option, "--", "true"])
+    assert result.exit_code == 2
+    assert "Invalid value for" in result.stderr
