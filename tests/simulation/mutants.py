@@ -44,13 +44,13 @@ from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, Sha
 from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.core import (
     archiving,
-    durability,
     locks,
     runs,
     share_partition,
+    state_writes,
 )
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery
-from sharebroker_server.share_partition_leader.core.durability import WriteQueue
+from sharebroker_server.share_partition_leader.core.circuit_breaker import FailureWindow, Outcomes
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     ArchivingRecords,
@@ -62,7 +62,6 @@ from sharebroker_server.share_partition_leader.core.events import (
     MembersLeft,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.failure_window import FailureWindow, Outcomes
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.letter_note import (
     LetterNote,
@@ -72,6 +71,7 @@ from sharebroker_server.share_partition_leader.core.letter_note import (
 from sharebroker_server.share_partition_leader.core.locks import Locks
 from sharebroker_server.share_partition_leader.core.runs import AVAILABLE, Run, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.core.state_writes import WriteQueue
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from sharebroker_server.share_partition_leader.dead_letters import append, circuit_breaker
 from sharebroker_server.share_partition_leader.dead_letters.archiving import ArchivingPartition
@@ -164,7 +164,7 @@ def no_holder_compare(self: SharePartition, event: Event, now: float) -> Effects
     return _handle(self, event, now)
 
 
-_roll_back = durability.roll_back
+_roll_back = state_writes.roll_back
 
 
 def uncounted_roll_back(runs: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
@@ -709,7 +709,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the start offset passes archiving records",
-        lambda: [patch.object(durability, "FINISHED", ENDED)],
+        lambda: [patch.object(state_writes, "FINISHED", ENDED)],
         (Invariant.LETTER_ONCE,),
     ),
     Mutant(

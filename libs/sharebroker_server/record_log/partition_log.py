@@ -75,6 +75,7 @@ from sharebroker_server.record_log.core.batch import (
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.retention import disposable_before
 from sharebroker_server.record_log.core.schedules import MAX_RANGES, check_not_due
 from sharebroker_server.record_log.core.snapshots import snapshot_names
 from sharebroker_server.record_log.core.transactions import Transactions
@@ -184,9 +185,8 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The start of the earliest open transaction, else the log end: the limit of read_committed."""
-        first = self.transactions.first_unstable_offset()
-        return self.log_end_offset if first is None else max(first, self.log_start_offset)
+        """The limit of read_committed."""
+        return self.transactions.last_stable_offset(self.log_start_offset, self.log_end_offset)
 
     @property
     def retention_ms(self) -> int:
@@ -366,7 +366,7 @@ class PartitionLog:
             KafkaError: as `delete_records`.
         """
         self._check_phase(LogPhase.OPEN)
-        before = self._state.disposable_before(self.settings.retention, int(now * 1000), consumed_up_to)
+        before = disposable_before(self._state, self.settings.retention, int(now * 1000), consumed_up_to)
         return await self._trim(before)
 
     async def expire_producers(self, before_ms: int) -> int:

@@ -25,7 +25,8 @@ from sharebroker_server.record_log.core.batch import (
     parse_headers,
     seal,
 )
-from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
+from sharebroker_server.record_log.core.log_state import MemoryLimits
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.schedules import DeliveryLimits
 from sharebroker_server.record_log.record_headers import RecordHeaders, has_ids, message_id, offset_of
 from sharebroker_server.record_log.unpacking import unpack

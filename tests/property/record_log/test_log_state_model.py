@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.log_state import LogState, MemoryLimits, Retention
+from sharebroker_server.record_log.core.log_state import LogState, MemoryLimits
+from sharebroker_server.record_log.core.retention import Retention, disposable_before
 
 NOW = 10_000
 limits = st.builds(MemoryLimits, st.integers(0, 400), st.integers(1, 300), st.integers(1, 2_000))
@@ -76,7 +77,7 @@ def test_retention_equals_the_model(
 ) -> None:
     view = view_of(batches, bounds)
     view.move_log_start(min(start, view.log_end_offset))
-    before = view.disposable_before(retention, NOW, consumed)
+    before = disposable_before(view, retention, NOW, consumed)
     assert view.log_start_offset <= before <= view.log_end_offset
     if before == view.log_start_offset:
         return
@@ -96,7 +97,7 @@ def test_retention_removes_every_expired_batch_at_the_start(
     batches: list[StoredBatch], bounds: MemoryLimits, retention: Retention
 ) -> None:
     view = view_of(batches, bounds)
-    while (before := view.disposable_before(retention, NOW, None)) > view.log_start_offset:
+    while (before := disposable_before(view, retention, NOW, None)) > view.log_start_offset:
         view.move_log_start(before)
     kept = [b for b in batches if b.last_offset >= before]
     if not kept or before < view.hot_cache.start:

@@ -10,8 +10,9 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.records.record import MAX_MESSAGE_ID_BYTES
 from sharebroker_server.record_log.appends import MAX_REPEATED_RANGES, Appended
-from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
+from sharebroker_server.record_log.core.log_state import MemoryLimits
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_headers import RecordHeaders
 from sharebroker_server.record_log.record_validation import LogSettings

@@ -11,8 +11,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import StoredBatch, TimedOffset, header_of
-from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
+from sharebroker_server.record_log.core.log_state import MemoryLimits
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.sequence_gaps import GAP_TIMEOUT_MS
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog

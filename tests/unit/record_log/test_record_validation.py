@@ -12,7 +12,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.topic import resolve_topic
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of, seal
-from sharebroker_server.record_log.core.log_state import Retention
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.record_validation import (
     MAX_BATCHES,
     MAX_HEADERS,

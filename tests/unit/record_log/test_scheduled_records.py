@@ -10,8 +10,8 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.record_log import partition_log
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core import schedules
-from sharebroker_server.record_log.core.log_state import Retention
 from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.schedules import DeliveryLimits, Scheduled
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings

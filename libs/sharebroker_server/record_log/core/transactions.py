@@ -90,6 +90,11 @@ class Transactions:
         """Returns the first offset of the earliest open transaction, None without one."""
         return next(iter(self._open.values()), None)
 
+    def last_stable_offset(self, log_start: int, log_end: int) -> int:
+        """Returns the limit of read_committed: the start of the earliest open transaction, or the log end."""
+        first = self.first_unstable_offset()
+        return log_end if first is None else max(first, log_start)
+
     def is_open(self, header: BatchHeader) -> bool:
         """Returns whether the batch continues a transaction that already has records here."""
         return is_open(self.producers.get(header.producer_id), header)

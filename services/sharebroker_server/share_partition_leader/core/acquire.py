@@ -23,7 +23,6 @@ from sharebroker_protocol.model import (
     RecordState,
 )
 from sharebroker_server.offset_spans import joined
-from sharebroker_server.share_partition_leader.core.durability import WriteQueue
 from sharebroker_server.share_partition_leader.core.events import (
     Acquire,
     AcquireRequest,
@@ -42,6 +41,7 @@ from sharebroker_server.share_partition_leader.core.runs import (
     Unit,
     state_batch,
 )
+from sharebroker_server.share_partition_leader.core.state_writes import WriteQueue
 from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent, after
 
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
@@ -299,7 +299,7 @@ def archive_hidden(
 ) -> list[AcquiredRange]:
     """Archives and counts what was just acquired of hidden batches, ascending; returns the rest.
 
-    The change is in memory and is written later (see `core.durability`, kind 2).
+    The change is in memory and is written later (see `core.state_writes`, kind 2).
     """
     kept, withheld = divide(acquired, joined(hidden))
     for first, last, _ in withheld:

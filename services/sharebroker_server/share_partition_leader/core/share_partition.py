@@ -22,7 +22,7 @@ the run stays ACQUIRED, with a `pending` transition and a `target`. It cannot be
 time out, and a rollback only has to discard the transition. Acquisition itself is never stored: after a
 fail-over the records are available again, and their delivery counts are those of the last stored state.
 
-*Writes.* At most one state write is in flight (`core.durability`). It is built when it is sent. Its start
+*Writes.* At most one state write is in flight (`core.state_writes`). It is built when it is sent. Its start
 offset passes only records whose final state is durable, or is part of this write.
 
 *Scheduled records* enter the window like others, and wait there as AVAILABLE until their time. That is not
@@ -63,7 +63,16 @@ from sharebroker_server.share_partition_leader.core.acquire import (
     withheld_prefix,
 )
 from sharebroker_server.share_partition_leader.core.backoff import FailedDelivery, RetryCause
-from sharebroker_server.share_partition_leader.core.durability import (
+from sharebroker_server.share_partition_leader.core.events import Counts, Effects
+from sharebroker_server.share_partition_leader.core.locks import (
+    Locks,
+    count_time_outs,
+    is_durable,
+    tokens_of,
+)
+from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
+from sharebroker_server.share_partition_leader.core.runs import Run, Transition
+from sharebroker_server.share_partition_leader.core.state_writes import (
     STATE_LOST,
     WriteQueue,
     build_write,
@@ -75,15 +84,6 @@ from sharebroker_server.share_partition_leader.core.durability import (
     roll_back,
     undo,
 )
-from sharebroker_server.share_partition_leader.core.events import Counts, Effects
-from sharebroker_server.share_partition_leader.core.locks import (
-    Locks,
-    count_time_outs,
-    is_durable,
-    tokens_of,
-)
-from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
-from sharebroker_server.share_partition_leader.core.runs import Run, Transition
 
 
 class SharePartition:
@@ -444,7 +444,7 @@ class SharePartition:
         """Queues the transition, or replies at once.
 
         An empty transition waits only if `batches` names offsets below a start offset that is not yet stored
-        (`core.durability`, kind 3).
+        (`core.state_writes`, kind 3).
         """
         start = self.in_flight.start
         if (
@@ -472,7 +472,7 @@ class SharePartition:
         self._writes.add(transition, effects)
 
     def _persist_start_offset(self, effects: Effects) -> None:
-        """Writes the start offset where no acknowledgement will carry it (`core.durability`, kind 2)."""
+        """Writes the start offset where no acknowledgement will carry it (`core.state_writes`, kind 2)."""
         carried = self.in_flight.runs or self.in_flight.start <= self._sent_start
         if not (carried or self.stopping):
             self._writes.add(Transition(), effects)

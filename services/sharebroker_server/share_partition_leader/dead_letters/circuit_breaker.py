@@ -18,8 +18,8 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckType
 from sharebroker_server.aio import Turns
 from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.share_partition_leader.core.circuit_breaker import FailureWindow, Limit, Outcomes
 from sharebroker_server.share_partition_leader.core.events import Counts
-from sharebroker_server.share_partition_leader.core.failure_window import FailureWindow, Limit, Outcomes
 from sharebroker_server.share_partition_leader.metrics.counters import GroupTopic
 from sharebroker_server.telemetry.metrics import Family, counter, gauge
 

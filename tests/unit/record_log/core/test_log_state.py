@@ -8,17 +8,12 @@ from sharebroker_server.record_log.core.log_state import (
     HotCache,
     LogState,
     MemoryLimits,
-    Retention,
     Segment,
     SegmentIndex,
-    expired_before,
-    oversized_before,
     select_batches,
 )
-from tests.testkit.tables import each
 from tests.unit.record_log.batches import stored
-
-SIZE = len(stored(0).data)
+from tests.unit.record_log.core.log_states import SEGMENTS, SIZE, view
 
 
 def filled(limit: int = 100 * SIZE, first: int = 10, batches: int = 4) -> HotCache:
@@ -214,98 +209,6 @@ def test_an_empty_log_has_no_segment() -> None:
     assert (empty.closed_end, empty.floor(7), empty.size) == (0, 0, 0)
 
 
-SEGMENTS = [
-    Segment(0, 10, 100, 1_000),
-    Segment(10, 20, 100, 3_000),
-    Segment(20, 30, 100, 2_000),
-    Segment(30, 40, 100, 4_000),
-]
-
-
-def tail(*batches: StoredBatch, start: int = 0, limit: int = 10**9) -> HotCache:
-    """A tail of these batches, or an empty one at `start`."""
-    hot = HotCache(limit, start)
-    for batch in batches:
-        hot.add(batch)
-    return hot
-
-
-def of_size(base: int, size: int, time: int) -> StoredBatch:
-    return StoredBatch(base, base + 4, b"x" * size, time)
-
-
-COLD = tail(start=40)
-"""Nothing is hot."""
-HALF = tail(*(of_size(base, 50, 1_500 + 250 * i) for i, base in enumerate((25, 30, 35))), start=25)
-"""The last one and a half segments are hot."""
-
-
-@pytest.mark.parametrize(
-    ("oldest", "end"), [(0, 0), (1_000, 0), (1_001, 10), (2_500, 10), (3_001, 30), (4_000, 30), (4_001, 40)]
-)
-def test_expired_ends_at_the_first_young_segment(oldest: int, end: int) -> None:
-    assert expired_before(SEGMENTS, COLD, 0, oldest) == end
-
-
-@pytest.mark.parametrize(
-    ("log_start", "oldest", "end"), [(0, 1_800, 10), (0, 3_500, 40), (25, 1_500, 25), (25, 1_501, 30)]
-)
-def test_single_batches_expire_within_the_tail(log_start: int, oldest: int, end: int) -> None:
-    rows = [row for row in SEGMENTS if row.end_offset > log_start]
-    assert expired_before(rows, HALF, log_start, oldest) == end
-
-
-def test_batch_without_timestamp_expires_with_its_segment() -> None:
-    hot = tail(of_size(0, 50, 1_000), of_size(5, 50, -1), of_size(10, 50, 1_000))
-    assert expired_before([Segment(0, 15, 150, 2_000)], hot, 0, 1_500) == 5
-    assert expired_before([Segment(0, 15, 150, 2_000)], hot, 0, 2_001) == 15
-
-
-@pytest.mark.parametrize(
-    ("limit", "end"),
-    [(1000, 0), (401, 0), (400, 0), (399, 0), (301, 0), (300, 10), (299, 10), (100, 30), (1, 30)],
-)
-def test_oversized_leaves_at_least_the_limit(limit: int, end: int) -> None:
-    assert oversized_before(SEGMENTS, COLD, limit) == end
-
-
-def test_retention_without_limits_keeps_all() -> None:
-    assert oversized_before(SEGMENTS, COLD, 0) == 40
-
-
-@each(
-    "limit, end",
-    [(0, 40), (1, 35), (50, 35), (51, 30), (149, 25), (150, 25), (151, 10), (250, 10), (251, 0), (351, 0)],
-)
-def test_single_batches_beyond_the_limit_are_dropped_within_the_tail(limit: int, end: int) -> None:
-    """A partly hot segment counts with its hot part only."""
-    assert oversized_before(SEGMENTS, HALF, limit) == end
-
-
-def test_empty_log_drops_nothing() -> None:
-    assert expired_before([], tail(), 0, 1) == 0
-    assert oversized_before([], tail(), 0) == 0
-    assert oversized_before([], tail(), 1) == 0
-
-
-@pytest.mark.parametrize(
-    ("retention", "end"),
-    [
-        (Retention(-1, -1), 0),
-        (Retention(2_000, -1), 10),
-        (Retention(-1, 100), 30),
-        (Retention(2_000, 100), 30),
-        (Retention(0, 100), 40),
-    ],
-)
-def test_retention_rules_are_combined_by_the_highest_offset(retention: Retention, end: int) -> None:
-    log = LogState(0, COLD.end, SEGMENTS, MemoryLimits())
-    log.hot_cache = COLD
-    assert log.disposable_before(retention, 4_500, None) == end
-    log.log_start_offset = 35
-    assert log.disposable_before(retention, 4_500, None) == max(end, 35)
-
-
 def small_segments(max_bytes: int = 2 * SIZE, max_ms: int = 10**9) -> SegmentIndex:
     return SegmentIndex((), max_bytes, max_ms)
 
@@ -373,17 +276,6 @@ def test_first_since_finds_the_first_segment_young_enough(time: int, base: int |
     assert SegmentIndex(SEGMENTS, 1, 1).first_since(time) == base
 
 
-CONSUMED = Retention(-1, -1, consumed=True)
-
-
-def view(batches: int = 4, *, tail_batches: int = 2, segment_batches: int = 2) -> LogState:
-    """A log of batches of three records from 0 on; by default the last two are hot and two make a segment."""
-    log = LogState(0, 0, (), MemoryLimits(tail_batches * SIZE, segment_batches * SIZE))
-    for i in range(batches):
-        log.add(stored(3 * i, time=1000 * i), now_ms=0)
-    return log
-
-
 def test_log_end_follows_added_batches() -> None:
     log = view()
     assert (log.log_start_offset, log.log_end_offset) == (0, 12)
@@ -421,51 +313,12 @@ def test_offsets_outside_the_log_are_rejected(offset: int) -> None:
     assert caught.value.metadata == {"log_start_offset": "3", "log_end_offset": "12"}
 
 
-@pytest.mark.parametrize(
-    ("consumed", "start"),
-    [(None, 0), (0, 0), (5, 0), (6, 6), (7, 6), (8, 6), (9, 9), (12, 12), (99, 12)],
-)
-def test_consumption_frees_whole_batches(consumed: int | None, start: int) -> None:
-    assert view().disposable_before(CONSUMED, 0, consumed) == start
-
-
-@pytest.mark.parametrize(("consumed", "start"), [(5, 0), (6, 6), (8, 6), (9, 6), (11, 6), (12, 12)])
-def test_consumption_frees_whole_segments_below_the_tail(consumed: int, start: int) -> None:
-    assert view(8, tail_batches=1).disposable_before(CONSUMED, 0, consumed) == start
-
-
-def test_consumption_counts_only_with_the_consumed_policy() -> None:
-    assert view().disposable_before(Retention(-1, -1), 0, 12) == 0
-
-
 def test_log_start_never_moves_back() -> None:
     log = view()
     log.move_log_start(7)
-    assert log.disposable_before(CONSUMED, 0, 6) == 7
     assert log.deletable_before(2) == 7
     log.move_log_start(3)
     assert log.log_start_offset == 7
-
-
-@pytest.mark.parametrize(("now", "start"), [(2_000, 0), (2_003, 6), (3_003, 9), (4_003, 12)])
-def test_age_frees_whole_segments_before_the_tail_and_batches_within_it(now: int, start: int) -> None:
-    assert view(4, segment_batches=2).disposable_before(Retention(1_000, -1), now, None) == start
-
-
-@pytest.mark.parametrize(
-    ("batches_kept", "start"), [(0, 12), (1, 9), (1.5, 6), (2, 6), (2.5, 0), (3, 0), (4, 0), (5, 0)]
-)
-def test_size_frees_whole_segments_before_the_tail_and_batches_within_it(
-    batches_kept: float, start: int
-) -> None:
-    assert view(4).disposable_before(Retention(-1, int(batches_kept * SIZE)), 0, None) == start
-
-
-def test_a_log_smaller_than_a_segment_shrinks_to_its_limit() -> None:
-    log = view(4, tail_batches=100, segment_batches=100)
-    log.move_log_start(log.disposable_before(Retention(-1, 2 * SIZE), 0, None))
-    assert (log.log_start_offset, log.hot_cache.size) == (6, 2 * SIZE)
-    assert log.disposable_before(Retention(-1, 2 * SIZE), 0, None) == 6
 
 
 def test_records_are_deleted_up_to_any_offset() -> None:

@@ -48,8 +48,7 @@ class Partition:
 
     @property
     def stable(self) -> int:
-        first = self.transactions.first_unstable_offset()
-        return self.end if first is None else first
+        return self.transactions.last_stable_offset(0, self.end)
 
 
 @pytest.fixture
@@ -71,6 +70,10 @@ def test_earliest_open_transaction_bounds_the_last_stable_offset(partition: Part
     assert partition.stable == 7
     partition.mark(1, commit=True)
     assert partition.stable == partition.end == 10
+
+
+def test_the_last_stable_offset_is_not_below_the_log_start(partition: Partition) -> None:
+    assert partition.transactions.last_stable_offset(3, partition.end) == 3
 
 
 def test_aborted_transactions_are_found_by_offset(partition: Partition) -> None:

@@ -9,12 +9,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
 from sharebroker_server.leader_calls.values import Unreconciled
 from sharebroker_server.share_partition_leader.core.acquire import archive_hidden
-from sharebroker_server.share_partition_leader.core.durability import (
-    build_write,
-    commit,
-    count_archived,
-    roll_back,
-)
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Acquire,
@@ -37,6 +31,12 @@ from sharebroker_server.share_partition_leader.core.events import (
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.runs import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.core.state_writes import (
+    build_write,
+    commit,
+    count_archived,
+    roll_back,
+)
 
 
 class Expired(NamedTuple):

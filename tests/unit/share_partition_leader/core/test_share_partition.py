@@ -8,7 +8,6 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, StateBatch
-from sharebroker_server.share_partition_leader.core.durability import RETRY_INTERVAL
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Acquire,
@@ -29,6 +28,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     WriteCompleted,
 )
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.core.state_writes import RETRY_INTERVAL
 
 ACCEPT, RELEASE, RENEW = (1,), (2,), (4,)
 UNAVAILABLE = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

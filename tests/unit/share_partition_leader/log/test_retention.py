@@ -15,7 +15,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_server.catalog.records import ConfigRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
-from sharebroker_server.record_log.core.log_state import Retention
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask, consumed_offsets
 from tests.testkit.waiting import eventually

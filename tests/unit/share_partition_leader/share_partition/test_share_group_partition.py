@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, StateBatch
-from sharebroker_server.record_log.core.log_state import Retention
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.schedules import DeliveryLimits
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.share_partition_leader.core.events import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.share_partition_leader.core.failure_window import (
+from sharebroker_server.share_partition_leader.core.circuit_breaker import (
     SAMPLES,
     FailureWindow,
     Limit,

@@ -8,7 +8,6 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import RecordState, StateBatch
-from sharebroker_server.share_partition_leader.core.durability import RETRY_INTERVAL, WriteQueue
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     Completed,
@@ -18,6 +17,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.runs import Run, Transition
+from sharebroker_server.share_partition_leader.core.state_writes import RETRY_INTERVAL, WriteQueue
 from tests.testkit.tables import each
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
