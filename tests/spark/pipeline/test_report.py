@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,32 @@ FULL: dict[str, list[dict[str, Any]]] = {
     "health": [HEALTH],
     "rejected": [{"reason": f"reason {number}", "records": 1, "example": None} for number in range(6000)],
 }
+
+
+CHROMIUM = shutil.which("chromium")
+DARK, LIGHT = 0, 1
+"""Chromium's numbers of the colour schemes that a user prefers."""
+LOOK = """
+<script>
+const table = document.querySelector("table"), columns = {first: 0, rides: 1};
+const seen = {
+  paper: getComputedStyle(document.body).backgroundColor,
+  bar: getComputedStyle(document.querySelector("figure svg path[style*='--first']")).fill,
+};
+for (const [name, column] of Object.entries(columns)) {
+  for (const order of ["up", "down"]) {
+    table.querySelectorAll("th button")[column].click();
+    seen[`${name} ${order}`] = [...table.tBodies[0].rows].map(row => row.cells[0].textContent);
+  }
+}
+const rejected = [...document.querySelectorAll(".table")].find(box => box.textContent.includes("reason"));
+const visible = () => [...rejected.querySelectorAll("tbody tr")].filter(row => row.offsetParent).length;
+seen.rows = [visible()];
+document.querySelector(".more").click();
+seen.rows.push(visible());
+document.title = JSON.stringify(seen);
+</script>
+"""
 
 
 class Outline(HTMLParser):
@@ -202,3 +231,37 @@ def test_chart_of_a_missing_column_names_section_and_columns(tmp_path: Path) -> 
     error = program.errors.splitlines()[-1]
     assert error.startswith("ValueError: the query of report.hours has no column ")
     assert error.endswith(", which its chart names; it has hour, delay")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+def test_tables_and_colours_in_a_browser(tmp_path: Path) -> None:
+    values = {"x10": -2.5, "x9": 12.0, "x1": 3.25, "x2": None}
+    carriers = [{"carrier": name, **DELAYS, "flights": value} for name, value in values.items()]
+    rejected = [{"reason": f"reason {number}", "records": 1, "example": None} for number in range(30)]
+    page, _ = report(tmp_path / "all", EMPTY | {"carriers": carriers, "rejected": rejected})
+    dark, light = (in_browser(tmp_path, page, scheme) for scheme in (DARK, LIGHT))
+    for seen in (dark, light):
+        assert (seen["first up"], seen["first down"]) == (
+            ["x1", "x2", "x9", "x10"],
+            ["x10", "x9", "x2", "x1"],
+        )
+        assert (seen["rides up"], seen["rides down"]) == (
+            ["x2", "x10", "x1", "x9"],
+            ["x9", "x1", "x10", "x2"],
+        )
+        assert seen["rows"] == [20, 30]
+    assert (light["paper"], dark["paper"]) == ("rgb(255, 255, 255)", "rgb(22, 24, 27)")
+    assert (light["bar"], dark["bar"]) == ("rgb(59, 110, 165)", "rgb(110, 163, 220)")
+
+
+def in_browser(folder: Path, page: str, scheme: int) -> dict[str, Any]:
+    """What a script sees in a page."""
+    (folder / "page.html").write_text(page.replace("</body>", f"{LOOK}</body>"))
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}")
+    line = [str(CHROMIUM), *options, f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom"]
+    shown = subprocess.run(
+        [*line, f"file://{folder / 'page.html'}"], capture_output=True, check=True, timeout=120
+    )
+    (title,) = re.findall(r"<title>(.*)</title>", shown.stdout.decode())
+    found: dict[str, Any] = json.loads(html.unescape(title))
+    return found
