@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,9 @@ from tests.testkit.servers import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("upgrades")]
 
+RELEASES: Final = "EARLIER_RELEASES"
+"""The variable that names a folder with the sources of earlier releases, for a tree without history."""
+
 LASTING: Final = ("records", "share state", "users", "acls", "quotas")
 """Parts of a sample that do not expire."""
 
@@ -50,11 +54,16 @@ def sample(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def earlier(sample: Path, tmp_path: Path) -> Checkout:
-    """The release that wrote the sample."""
+    """The release that wrote the sample: in the given folder, or of the history of the repository."""
     try:
+        if RELEASES in os.environ:
+            return Checkout.at(Path(os.environ[RELEASES], sample.name))
         return exported(revision_of(sample), tmp_path / "earlier")
     except NoHistory as missing:
-        pytest.skip(f"the history of the repository is missing: {missing}")
+        pytest.skip(
+            f"{missing}. Run the test in a complete clone, or unpack the sources of release {sample.name} "
+            f"into FOLDER/{sample.name} and set {RELEASES}=FOLDER."
+        )
 
 
 @pytest.fixture
