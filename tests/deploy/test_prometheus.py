@@ -34,6 +34,10 @@ TROUBLE = {
         "sharebroker_share_group_oldest_unaccepted_seconds": "901+0x90",
         'sharebroker_share_group_records{state="locked"}': _STAYS,
     },
+    "SharebrokerRetentionMargin": {
+        "sharebroker_share_group_retention_margin_seconds": "19+0x90",
+        "sharebroker_share_group_oldest_unaccepted_seconds": "81+0x90",
+    },
     "SharebrokerGroupWithoutMembers": {
         "sharebroker_share_group_members": "0+0x90",
         'sharebroker_share_group_records{state="ready"}': _STAYS,

@@ -8,19 +8,25 @@ refreshes the metadata and sends the request again, until the caller's deadline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import doubling
 from sharebroker_server.kafka_client.connection import BrokerConnection, ConnectionSettings
 from sharebroker_server.kafka_client.core.apis import (
+    DESCRIBE_CONFIGS,
     FIRST_LIST_OFFSETS_WITH_NEWEST,
     LIST_OFFSETS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
 )
 from sharebroker_server.kafka_client.core.metadata import ClusterMetadata, Leader
+from sharebroker_server.kafka_client.core.topic_retention import (
+    TopicRetention,
+    described_retention,
+    retention_requests,
+)
 from sharebroker_server.kafka_client.link import BrokerAddress, BrokerLink
 from sharebroker_server.kafka_wire.messages import (
     ListOffsetsRequest,
@@ -79,10 +85,14 @@ class EpochEnd(NamedTuple):
 
 
 class ClusterClient:
-    """A client of one cluster. `metadata` is what the last responses contained."""
+    """A client of one cluster. `metadata` is what the last responses contained.
+
+    `retention` has the topics whose configs the client may read, as of the last `refresh_retention`.
+    """
 
     def __init__(self, bootstrap: Sequence[BrokerAddress], settings: ConnectionSettings) -> None:
         self.metadata = ClusterMetadata()
+        self.retention: Mapping[str, TopicRetention] = {}
         self._bootstrap = tuple(bootstrap)
         self._settings = settings
         self._links: dict[tuple[BrokerAddress, str], BrokerLink] = {}
@@ -121,6 +131,21 @@ class ClusterClient:
                     self._first += 1
                     raise
             raise failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "There is no bootstrap address.")
+
+    async def refresh_retention(self, topics: Sequence[str]) -> None:
+        """Reads the retention of topics from the broker that responded last.
+
+        Raises:
+            KafkaError: as `BrokerConnection.request`.
+        """
+        address = next(iter(self._addresses()), None)
+        if address is None:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "There is no bootstrap address.")
+        connection = await self._link(address, "requests").connection()
+        requests = retention_requests(topics)
+        self.retention = described_retention(
+            [await connection.request(DESCRIBE_CONFIGS, request) for request in requests]
+        )
 
     async def listed_offset(
         self, topic: str, partition: int, timestamp: int, timeout: float, *, committed: bool = False

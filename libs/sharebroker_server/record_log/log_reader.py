@@ -105,7 +105,7 @@ class LogReader(Protocol):
             KafkaError: as `read`.
         """
 
-    def time_of(self, offset: int) -> int:
+    async def time_of(self, offset: int) -> int:
         """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown."""
 
     def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[Span]:

@@ -198,7 +198,7 @@ class PartitionLog:
         """The current time in ms since the Unix epoch."""
         return int(self._now() * 1000)
 
-    def time_of(self, offset: int) -> int:
+    async def time_of(self, offset: int) -> int:
         """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown.
 
         Never reads the store.

@@ -59,6 +59,9 @@ OPEN_SECONDS: Final = 10.0
 READ_SECONDS: Final = 10.0
 """The longest time of one read, or of one other question to the cluster."""
 
+TIME_SECONDS: Final = 2.0
+"""The longest time of a read for the time of a record."""
+
 READS: Final = "reads"
 """The purpose of connections for fetches that do not wait (see `ClusterClient.connection`)."""
 
@@ -109,8 +112,6 @@ class UpstreamLog:
         self.source = source
         self.on_append: list[Callable[[], None]] = []
         self.on_truncated: list[Callable[[], None]] = []
-        self.retention_ms = -1
-        """The age in ms at which the cluster deletes records; -1 without a limit, or if it is unknown."""
         self.not_before = 0.0
         """The time of the event loop before which the session leaves this partition out."""
         self._behind_pause = self._bounds_due = 0.0
@@ -174,6 +175,12 @@ class UpstreamLog:
     def last_stable_offset(self) -> int:
         """The start of the earliest open transaction, else the log end: the limit of read_committed."""
         return self._stable
+
+    @property
+    def retention_ms(self) -> int:
+        """The age in ms at which the cluster deletes records; -1 without a limit, or if it is unknown."""
+        known = self._cluster.client.retention.get(self.source.topic)
+        return -1 if known is None else known.ms
 
     @property
     def is_behind(self) -> bool:
@@ -285,8 +292,17 @@ class UpstreamLog:
         """Returns the record with the highest timestamp, None for an empty log."""
         return await self._listed(NEWEST)
 
-    def time_of(self, offset: int) -> int:
-        """Returns the timestamp (ms) of a record, or a slightly later one; -1 if it is not in memory."""
+    async def time_of(self, offset: int) -> int:
+        """Returns the timestamp (ms) of a record, or a slightly later one; -1 if it cannot be read soon."""
+        if self._known_time(offset) < 0:
+            try:
+                async with asyncio.timeout(TIME_SECONDS):
+                    await self.read(offset, 1)
+            except (KafkaError, TimeoutError):
+                return -1
+        return self._known_time(offset)
+
+    def _known_time(self, offset: int) -> int:
         chunk = self._chunks.find(offset)
         batch = None if chunk is None else next(chunk.from_offset(offset), None)
         return -1 if batch is None else batch.max_timestamp

@@ -170,7 +170,7 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     await host.start(base.holder, groups.perform)
     stack.push_async_callback(host.stop)
     stack.push_async_callback(groups.close)
-    metrics = groups.metrics(base.most_series)
+    metrics = groups.metrics(base.most_series, partial(_retention_ms, base))
     base.observability.metrics.add(metrics.families)
     base.observability.metrics.refreshes.append(metrics.refresh)
     catalog_host = make_catalog_host(base.storage.log, config, base.catalog)
@@ -194,6 +194,17 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
         ),
         _service("sharebroker.cluster.v1.ClusterService", cluster, cluster_pb2_grpc),
     ]
+
+
+def _retention_ms(base: BrokerContext, name: str) -> int:
+    """Returns the age at which the records of a topic are deleted; -1 if they are not, or it is unknown."""
+    topic = base.catalog.topic(name)
+    if topic is None:
+        return -1
+    if not topic.upstream:
+        return base.catalog.topic_config(topic).retention_ms
+    known = None if base.upstream is None else base.upstream.retention.get(name)
+    return -1 if known is None else known.ms
 
 
 def _follow_upstream(base: BrokerContext, host: CatalogHost | None, stack: AsyncExitStack) -> None:

@@ -84,9 +84,6 @@ LONGEST_RETRY_DELAY: Final = 2.0
 LOADS_AT_ONCE: Final = 100
 """Share-partitions that one fetch or stream loads at the same time."""
 
-RETENTION_MS: Final = "retention.ms"
-"""The config of a topic of another cluster that is known here, if we may describe its configs."""
-
 CATALOG_LAG: Final = 0.3
 """Seconds in which a new topic reaches every metadata cache."""
 
@@ -562,8 +559,6 @@ class LedPartition:
         self.topic = topic
         if isinstance(self.log, PartitionLog):
             self.log.settings = settings
-        else:
-            self.log.retention_ms = settings.retention.retention_ms if RETENTION_MS in topic.configs else -1
 
     def retire_all(self) -> None:
         """Ends all share-partitions, because the log lost records; the next use loads what is left."""

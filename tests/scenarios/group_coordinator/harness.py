@@ -99,6 +99,7 @@ class Ends:
     """A fake of the leaders."""
 
     def __init__(self) -> None:
+        self.timestamp = 0
         self.ends: dict[TopicIdPartition, int | KafkaError] = {}
         self.locked: dict[tuple[str, TopicIdPartition], int] = {}
         self.scheduled: dict[TopicIdPartition, int] = {}
@@ -106,7 +107,9 @@ class Ends:
     async def of(self, group_id: str, partitions: Mapping[TopicIdPartition, int]) -> FoundEnds:
         ends = {some: self.ends[some] for some in partitions}
         return {
-            some: LogEnd(end, 0, self.locked.get((group_id, some), 0), self.scheduled.get(some, 0))
+            some: LogEnd(
+                end, self.timestamp, self.locked.get((group_id, some), 0), self.scheduled.get(some, 0)
+            )
             if isinstance(end, int)
             else end
             for some, end in ends.items()

@@ -15,6 +15,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.kafka_client.connection import BrokerConnection, ConnectionSettings
 from sharebroker_server.kafka_client.core.apis import (
     API_VERSIONS,
+    DESCRIBE_CONFIGS,
     FETCH,
     LIST_OFFSETS,
     METADATA,
@@ -36,6 +37,7 @@ OFFERED = {
     API_VERSIONS.key: (0, 3),
     OFFSET_FOR_LEADER_EPOCH.key: (0, 4),
     SASL_AUTHENTICATE.key: (0, 2),
+    DESCRIBE_CONFIGS.key: (0, 4),
 }
 
 

@@ -19,10 +19,17 @@ from sharebroker_server.kafka_client.cluster import (
     EpochEnd,
     ListedOffset,
 )
-from sharebroker_server.kafka_client.core.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
+from sharebroker_server.kafka_client.core.apis import (
+    DESCRIBE_CONFIGS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+)
 from sharebroker_server.kafka_client.core.metadata import Leader
+from sharebroker_server.kafka_client.core.topic_retention import TopicRetention
 from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.kafka_wire.messages import (
+    DescribeConfigsResponse,
     ListOffsetsResponse,
     MetadataResponse,
     OffsetForLeaderEpochResponse,
@@ -58,6 +65,8 @@ class TwoBrokers:
                 return self.offsets(node, message)
             if key == OFFSET_FOR_LEADER_EPOCH.key:
                 return self.epoch_end(message)
+            if key == DESCRIBE_CONFIGS.key:
+                return self.configs(message)
             return None
 
         return answer
@@ -94,6 +103,17 @@ class TwoBrokers:
         )
         return ListOffsetsResponse(
             topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[found])]
+        )
+
+    def configs(self, message: Any) -> Message:
+        config = DescribeConfigsResponse.DescribeConfigsResourceResult(name="retention.ms", value="60000")
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResponse.DescribeConfigsResult(
+                    resource_type=each.resource_type, resource_name=each.resource_name, configs=[config]
+                )
+                for each in message.resources
+            ]
         )
 
     def epoch_end(self, message: Any) -> Message:
@@ -135,6 +155,18 @@ async def test_offsets_come_from_the_leader(leader: int) -> None:
         assert (await cluster.listed_offset("t", 0, LATEST, TIMEOUT, committed=True)).offset == 99
         assert await cluster.epoch_end("t", 0, 5, TIMEOUT) == EpochEnd(5, 42)
         assert {node for node, key in made.asked if key != METADATA.key} == {leader}
+
+
+async def test_retention_is_read_from_the_configs_of_topics() -> None:
+    async with world() as (made, cluster):
+        await cluster.refresh()
+        await cluster.refresh_retention(["t"])
+        assert cluster.retention == {"t": TopicRetention(60_000, -1)}
+        await cluster.refresh_retention([])
+        assert cluster.retention == {}
+        assert [node for node, key in made.asked if key == DESCRIBE_CONFIGS.key] == [0]
+        none = ClusterClient([], SETTINGS)
+        assert (await failure(none.refresh_retention(["t"]))).code is ErrorCode.NETWORK_EXCEPTION
 
 
 async def test_a_moved_leader_is_found() -> None:

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.kafka_client.core.topic_retention import TopicRetention
 from sharebroker_server.upstream_log import sessions, upstream_cluster, upstream_log
 from sharebroker_server.upstream_log.broker_session import FIRST_PAUSE, LONGEST_PAUSE
 from sharebroker_server.upstream_log.core.epochs import NAME as NOTES
@@ -389,6 +390,14 @@ async def test_a_recheck_leaves_the_notes_of_the_next_leader(stored: bytes) -> N
         assert (await harness.store.snapshots(NAME))[NOTES] == stored
 
 
+async def test_retention_is_that_of_the_topic_in_the_cluster() -> None:
+    async with running() as harness:
+        log = await harness.open()
+        assert log.retention_ms == -1
+        harness.client.retention = {TOPIC: TopicRetention(60_000, -1)}
+        assert log.retention_ms == 60_000
+
+
 async def test_an_unreadable_store_prevents_the_opening() -> None:
     async with running() as harness:
         harness.store.away = True
@@ -409,6 +418,5 @@ async def test_times_are_looked_up_in_the_cluster(timestamp: int, offset: int | 
         newest = await log.offset_of_newest()
         assert newest is not None
         assert newest.offset == 3
-        await log.read(0, ALL)
-        assert log.time_of(3) == 2001
-        assert log.time_of(9) == -1
+        assert await log.time_of(3) == 2001
+        assert await log.time_of(9) == -1

@@ -14,6 +14,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -55,6 +57,9 @@ SASL_HANDSHAKE: Final = ClientApi[SaslHandshakeRequest, SaslHandshakeResponse](1
 API_VERSIONS: Final = ClientApi[ApiVersionsRequest, ApiVersionsResponse](18, "ApiVersions", 0, 3, throttled=2)
 OFFSET_FOR_LEADER_EPOCH: Final = ClientApi[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse](
     23, "OffsetForLeaderEpoch", 2, 4
+)
+DESCRIBE_CONFIGS: Final = ClientApi[DescribeConfigsRequest, DescribeConfigsResponse](
+    32, "DescribeConfigs", 1, 4, throttled=2
 )
 SASL_AUTHENTICATE: Final = ClientApi[SaslAuthenticateRequest, SaslAuthenticateResponse](
     36, "SaslAuthenticate", 0, 2

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_server.broker.core.diagnosis import Finding, Level
+from sharebroker_server.kafka_client.core.topic_retention import TopicRetention
 
 SUBJECT: Final = "upstream"
 
 MOST_NAMES: Final = 10
 """Maximum number of names in a finding."""
+
+SHORT_MS: Final = 3_600_000
+"""A retention that is too short to repair a group in."""
 
 OLDEST: Final = "Kafka 2.4 is the oldest release that can be used."
 
@@ -21,7 +25,7 @@ class UpstreamFacts:
     """What each address responded ("" if it is usable), and what each topic refused.
 
     `unread` has the reason by topic, `leaderless` the topics with a partition without leader. `topics` is the
-    number of topics, all of which have ids if `has_ids`.
+    number of topics, all of which have ids if `has_ids`. `retention` lacks the topics in `undescribed`.
     """
 
     addresses: Mapping[str, str]
@@ -29,6 +33,8 @@ class UpstreamFacts:
     has_ids: bool = True
     unread: Mapping[str, str] = field(default_factory=dict)
     leaderless: Sequence[str] = ()
+    retention: Mapping[str, TopicRetention] = field(default_factory=dict)
+    undescribed: Sequence[str] = ()
 
 
 def of_upstream(facts: UpstreamFacts) -> Iterator[Finding]:
@@ -64,6 +70,7 @@ def _of_topics(facts: UpstreamFacts) -> Iterator[Finding]:
             f"{_names(facts.leaderless)} have partitions without a leader, whose records are not delivered.",
             "Start the brokers that have their replicas.",
         )
+    yield from _of_retention(facts)
     if facts.topics and not facts.has_ids:
         yield Finding(
             Level.NOTE,
@@ -71,6 +78,25 @@ def _of_topics(facts: UpstreamFacts) -> Iterator[Finding]:
             "It has no topic ids: a topic that is quickly recreated counts as the same.",
             "",
         )
+
+
+def _of_retention(facts: UpstreamFacts) -> Iterator[Finding]:
+    short = [name for name, kept in sorted(facts.retention.items()) if 0 <= kept.ms < SHORT_MS]
+    if short:
+        yield Finding(
+            Level.WARNING,
+            SUBJECT,
+            f"{_names(short)} keep records for less than an hour (retention.ms). "
+            "A group that is behind for longer loses records.",
+            "Raise retention.ms of these topics above the longest time for which a group may be behind.",
+        )
+    limited = [name for name, kept in sorted(facts.retention.items()) if kept.bytes >= 0]
+    if limited:
+        what = f"{_names(limited)} have retention.bytes, which may delete records before retention.ms does."
+        yield Finding(Level.NOTE, SUBJECT, what, "")
+    if facts.undescribed:
+        what = f"The retention of {_names(facts.undescribed)} is unknown, so that no alert warns of deletion."
+        yield Finding(Level.WARNING, SUBJECT, what, "Grant DESCRIBE_CONFIGS on these topics.")
 
 
 def _names(topics: Sequence[str]) -> str:

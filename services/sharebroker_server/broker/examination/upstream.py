@@ -23,6 +23,9 @@ MOST_TOPICS: Final = 200
 WITHIN: Final = 5.0
 """Seconds for each topic."""
 
+DESCRIBED_WITHIN: Final = 10.0
+"""Seconds for the retention of all topics."""
+
 _REQUIRED: Final = (METADATA, LIST_OFFSETS, FETCH, OFFSET_FOR_LEADER_EPOCH)
 
 
@@ -41,6 +44,7 @@ async def examine_upstream(settings: UpstreamSettings) -> list[Finding]:
             if str(address) not in addresses:
                 addresses[str(address)] = await _usable(address, settings)
         topics = [topic for name, topic in sorted(metadata.topics.items()) if not name.startswith("__")]
+        await _describe(client, [topic.name for topic in topics])
         unread = {topic.name: await _unread(client, topic) for topic in topics[:MOST_TOPICS] if topic.leaders}
     finally:
         client.close()
@@ -52,6 +56,8 @@ async def examine_upstream(settings: UpstreamSettings) -> list[Finding]:
                 all(topic.id for topic in topics),
                 {name: reason for name, reason in unread.items() if reason},
                 [topic.name for topic in topics if _leaderless(metadata, topic)],
+                client.retention,
+                [topic.name for topic in topics if topic.name not in client.retention],
             )
         )
     )
@@ -75,6 +81,15 @@ async def _usable(address: BrokerAddress, settings: UpstreamSettings) -> str:
     finally:
         connection.close()
     return ""
+
+
+async def _describe(client: ClusterClient, topics: list[str]) -> None:
+    """Reads the retention of topics; it is unknown if the broker does not respond."""
+    try:
+        async with asyncio.timeout(DESCRIBED_WITHIN):
+            await client.refresh_retention(topics)
+    except (KafkaError, TimeoutError):
+        return
 
 
 async def _unread(client: ClusterClient, topic: TopicLeaders) -> str:

@@ -68,15 +68,24 @@ class GroupRow(NamedTuple):
 
 
 class GroupMetrics:
-    """Collects metrics from shards, share coordinators and leaders; `most` limits the number of series."""
+    """Collects metrics from shards, share coordinators and leaders; `most` limits the number of series.
+
+    `retention_ms` returns the age at which the records of a topic are deleted; -1 without a limit.
+    """
 
     def __init__(
-        self, host: Host, lags: Lags, most: Callable[[], int], rebalances: Callable[[], int]
+        self,
+        host: Host,
+        lags: Lags,
+        most: Callable[[], int],
+        rebalances: Callable[[], int],
+        retention_ms: Callable[[str], int],
     ) -> None:
         self._host = host
         self._lags = lags
         self._most = most
         self._rebalances = rebalances
+        self._retention_ms = retention_ms
         self._groups: dict[str, GroupRow] = {}
         self._backlogs: dict[_Place, Backlog] = {}
 
@@ -139,6 +148,18 @@ class GroupMetrics:
             "Age of the oldest record of a partition that the group has not finished; 0 without lag.",
             ((_labels(place), _age(backlog, time)) for place, backlog in self._backlogs.items()),
         )
+        yield gauge(
+            "sharebroker_share_group_retention_margin_seconds",
+            "Time until retention.ms deletes the oldest record of a partition that the group has not "
+            "finished; none if records are kept.",
+            self._margins(time),
+        )
+
+    def _margins(self, time: float) -> Iterator[tuple[tuple[str, ...], float]]:
+        for place, backlog in self._backlogs.items():
+            retention_ms = self._retention_ms(place[1])
+            if backlog.oldest and retention_ms >= 0:
+                yield _labels(place), retention_ms / 1000 - _age(backlog, time)
 
     async def _collect(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, Backlog]]]:
         try:

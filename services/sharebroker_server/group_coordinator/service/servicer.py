@@ -47,9 +47,9 @@ class GroupCoordinator(ShareGroupRpcs, ConsumerGroupRpcs, GroupLogRpcs):
         await self._fenced.close()
         await self._states.close()
 
-    def metrics(self, most: Callable[[], int]) -> GroupMetrics:
-        """Returns the metrics of the groups in this process; `most` limits the number of series."""
-        return GroupMetrics(self._host, self._lags, most, lambda: self._rebalances)
+    def metrics(self, most: Callable[[], int], retention_ms: Callable[[str], int]) -> GroupMetrics:
+        """Returns the metrics of the groups in this process (see `GroupMetrics`)."""
+        return GroupMetrics(self._host, self._lags, most, lambda: self._rebalances, retention_ms)
 
     def perform(self, effect: Effect) -> None:
         """Executes an effect of a durable decision."""

@@ -22,6 +22,9 @@ _log = structlog.get_logger()
 CHANGES_AT_ONCE: Final = 1_000
 """Changes of topics in one look, so that the first look at a large cluster does not occupy the process."""
 
+RETENTION_SECONDS: Final = 300.0
+"""Seconds between two looks at the retention of the topics."""
+
 _NOT_HERE: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -53,6 +56,7 @@ class UpstreamCatalog:
         self._interval = settings.properties.metadata_max_age_ms / 1000
         self._topics = FollowedTopics(settings.properties.topics)
         self._reported: dict[str, str] = {}
+        self._retention_due = 0.0
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
@@ -81,7 +85,22 @@ class UpstreamCatalog:
                 await self._follow(metadata)
         except KafkaError as error:
             self._report("", "upstream topics not followed", error)
+        await self._read_retention()
         return True
+
+    async def _read_retention(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self._retention_due:
+            return
+        topics = [topic.name for topic in self._follower.catalog.topics() if topic.upstream]
+        try:
+            await self._client.refresh_retention(topics)
+        except KafkaError as error:
+            self._report("retention", "retention of upstream topics unknown", error)
+            return
+        self._reported.pop("retention", None)
+        if topics:
+            self._retention_due = now + RETENTION_SECONDS
 
     async def _follow(self, metadata: ClusterMetadata) -> None:
         catalog = self._follower.catalog

@@ -80,7 +80,7 @@ async def list_offsets(
     response.leader_epoch = log.epoch
     response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
     if part.HasField("made_at_offset") and part.made_at_offset < end:
-        response.made_at = max(log.time_of(max(part.made_at_offset, log.log_start_offset)), 0)
+        response.made_at = max(await log.time_of(max(part.made_at_offset, log.log_start_offset)), 0)
     loaded = led.ready.get(part.locked_by_group)
     in_flight = None if loaded is None else loaded.core.in_flight
     if in_flight is not None:

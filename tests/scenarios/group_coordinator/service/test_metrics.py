@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
@@ -15,6 +16,10 @@ from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster
 def values(metrics: GroupMetrics, name: str) -> dict[tuple[str, ...], float]:
     (family,) = (family for family in metrics.families() if family.name == f"sharebroker_{name}")
     return {sample.labels: sample.value for sample in family.samples}
+
+
+def metrics_of(broker: Broker, most: int = 10, retention_ms: int = -1) -> GroupMetrics:
+    return broker.groups.metrics(lambda: most, lambda topic: retention_ms if topic == "g-topic" else -1)
 
 
 async def lagging(cluster: Cluster, broker: Broker, group: str, *lags: int) -> None:
@@ -38,7 +43,7 @@ async def starts_with_the_earliest(broker: Broker, group: str) -> None:
 
 
 async def test_metrics_show_the_last_refresh(cluster: Cluster, broker: Broker) -> None:
-    metrics = broker.groups.metrics(lambda: 10)
+    metrics = metrics_of(broker)
     await lagging(cluster, broker, "g", 3, 0)
     assert values(metrics, "share_group_members") == {}
     await metrics.refresh()
@@ -51,7 +56,7 @@ async def test_metrics_show_the_last_refresh(cluster: Cluster, broker: Broker) -
 
 
 async def test_records_of_the_lag_are_counted_by_state(cluster: Cluster, broker: Broker) -> None:
-    metrics = broker.groups.metrics(lambda: 10)
+    metrics = metrics_of(broker)
     await lagging(cluster, broker, "g", 9)
     ((key, summary),) = cluster.states.states.items()
     place = TopicIdPartition(key.topic_id, key.partition)
@@ -71,7 +76,7 @@ async def test_records_of_the_lag_are_counted_by_state(cluster: Cluster, broker:
 async def test_durable_locks_count_without_a_loaded_share_partition(
     cluster: Cluster, broker: Broker, loaded: int, locked: int
 ) -> None:
-    metrics = broker.groups.metrics(lambda: 10)
+    metrics = metrics_of(broker)
     await lagging(cluster, broker, "g", 9)
     ((key, summary),) = cluster.states.states.items()
     cluster.states.states[key] = summary._replace(waiting_count=4, locked_count=2)
@@ -82,7 +87,7 @@ async def test_durable_locks_count_without_a_loaded_share_partition(
 
 
 async def test_locks_count_before_a_start_offset_is_stored(cluster: Cluster, broker: Broker) -> None:
-    metrics = broker.groups.metrics(lambda: 10)
+    metrics = metrics_of(broker)
     await starts_with_the_earliest(broker, "g")
     await lagging(cluster, broker, "g", 9)
     ((key, summary),) = cluster.states.states.items()
@@ -94,12 +99,25 @@ async def test_locks_count_before_a_start_offset_is_stored(cluster: Cluster, bro
 
 
 async def test_groups_and_partitions_with_series_are_limited(cluster: Cluster, broker: Broker) -> None:
-    metrics = broker.groups.metrics(lambda: 1)
+    metrics = metrics_of(broker, most=1)
     await lagging(cluster, broker, "g", 3, 4)
     await lagging(cluster, broker, "h", 5)
     await metrics.refresh()
     assert list(values(metrics, "share_group_members")) == [("group", "g")]
     assert sorted(values(metrics, "share_group_lag").values()) == [3, 9]
+
+
+async def test_the_margin_is_the_time_until_retention_deletes_a_record(
+    cluster: Cluster, broker: Broker
+) -> None:
+    metrics = metrics_of(broker, retention_ms=3_600_000)
+    await lagging(cluster, broker, "g", 3, 0)
+    await lagging(cluster, broker, "h", 3)  # its topic keeps records
+    cluster.ends.timestamp = int((now() - 600) * 1000)
+    await metrics.refresh()
+    ((labels, margin),) = values(metrics, "share_group_retention_margin_seconds").items()
+    assert labels == ("group", "g", "topic", "g-topic", "partition", "0")
+    assert 2900 < margin <= 3000
 
 
 def test_combined_lag_has_the_oldest_known_time() -> None:

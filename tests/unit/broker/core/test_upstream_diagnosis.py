@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sharebroker_server.broker.core.diagnosis import Level
-from sharebroker_server.broker.core.upstream_diagnosis import MOST_NAMES, UpstreamFacts, of_upstream
+from sharebroker_server.broker.core.upstream_diagnosis import MOST_NAMES, SHORT_MS, UpstreamFacts, of_upstream
+from sharebroker_server.kafka_client.core.topic_retention import TopicRetention
 from tests.testkit.tables import each
 
 FINE = {"b1:9092": "", "b2:9092": ""}
@@ -11,6 +12,9 @@ FINE = {"b1:9092": "", "b2:9092": ""}
 
 def test_a_usable_cluster_has_no_findings() -> None:
     assert list(of_upstream(UpstreamFacts(FINE, topics=3))) == []
+
+
+KEPT = TopicRetention(SHORT_MS)
 
 
 @each(
@@ -38,6 +42,21 @@ def test_a_usable_cluster_has_no_findings() -> None:
             ("a have partitions without a leader",),
         ),
         (UpstreamFacts(FINE, topics=1, has_ids=False), Level.NOTE, ("no topic ids",)),
+        (
+            UpstreamFacts(FINE, topics=2, retention={"a": TopicRetention(SHORT_MS - 1), "b": KEPT}),
+            Level.WARNING,
+            ("a keep records for less than an hour", "Raise retention.ms"),
+        ),
+        (
+            UpstreamFacts(FINE, topics=2, retention={"a": TopicRetention(-1, 0), "b": KEPT}),
+            Level.NOTE,
+            ("a have retention.bytes",),
+        ),
+        (
+            UpstreamFacts(FINE, topics=1, undescribed=["a"]),
+            Level.WARNING,
+            ("of a is unknown", "DESCRIBE_CONFIGS"),
+        ),
     ],
 )
 def test_a_problem_is_one_finding_with_its_remedy(

@@ -12,15 +12,17 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.broker.core.diagnosis import Level
 from sharebroker_server.broker.examination import upstream as upstream_examination
 from sharebroker_server.broker.examination.upstream import examine_upstream
-from sharebroker_server.kafka_client.core.apis import FETCH, METADATA
+from sharebroker_server.kafka_client.core.apis import DESCRIBE_CONFIGS, FETCH, METADATA
 from sharebroker_server.kafka_client.settings import upstream_settings
-from sharebroker_server.kafka_wire.messages import FetchResponse, MetadataResponse
+from sharebroker_server.kafka_wire.messages import DescribeConfigsResponse, FetchResponse, MetadataResponse
 from sharebroker_server.kafka_wire.schema import Message
 from tests.testkit.servers import free_port
 from tests.unit.kafka_client.harness import OFFERED, Broker, serving
 
 
-def script(broker: Broker, codes: Mapping[str, int], leader: int = 0) -> None:
+def script(
+    broker: Broker, codes: Mapping[str, int], leader: int = 0, retention_ms: int | None = 86_400_000
+) -> None:
     """Lets a broker serve topics of one partition each, whose fetches have these error codes."""
 
     def metadata() -> Message:
@@ -31,9 +33,27 @@ def script(broker: Broker, codes: Mapping[str, int], leader: int = 0) -> None:
             topics=[MetadataResponse.MetadataResponseTopic(name=name, partitions=[part]) for name in codes],
         )
 
+    def configs(message: Any) -> Message:
+        kept = DescribeConfigsResponse.DescribeConfigsResourceResult(
+            name="retention.ms", value=str(retention_ms)
+        )
+        return DescribeConfigsResponse(
+            results=[
+                DescribeConfigsResponse.DescribeConfigsResult(
+                    resource_type=2,
+                    resource_name=each.resource_name,
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED if retention_ms is None else 0,
+                    configs=[kept],
+                )
+                for each in message.resources
+            ]
+        )
+
     async def respond(key: int, _: int, message: Any) -> Message | None:
         if key == METADATA.key:
             return metadata()
+        if key == DESCRIBE_CONFIGS.key:
+            return configs(message)
         if key != FETCH.key:
             return None
         (topic,) = message.topics
@@ -64,6 +84,21 @@ async def test_topics_without_the_right_to_read_are_named() -> None:
     async with serving(Broker()) as broker:
         script(broker, {"a": 0, "b": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
         assert (Level.ERROR, "b cannot be read: TOPIC_AUTHORIZATION_FAILED.") in await findings(broker)
+
+
+async def test_topics_with_a_short_retention_are_named() -> None:
+    async with serving(Broker()) as broker:
+        script(broker, {"a": 0, "b": 0}, retention_ms=60_000)
+        (found, _) = await findings(broker)
+        assert found[0] is Level.WARNING
+        assert found[1].startswith("a, b keep records for less than an hour")
+
+
+async def test_topics_without_the_right_to_their_configs_are_named() -> None:
+    async with serving(Broker()) as broker:
+        script(broker, {"a": 0}, retention_ms=None)
+        (found, _) = await findings(broker)
+        assert found == (Level.WARNING, "The retention of a is unknown, so that no alert warns of deletion.")
 
 
 async def test_partitions_without_leader_are_named() -> None:

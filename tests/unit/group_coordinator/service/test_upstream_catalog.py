@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, cast
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,7 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import topic_id_text
 from sharebroker_server.catalog.upstream_rules import UpstreamCommand
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.group_coordinator.service import upstream_catalog
 from sharebroker_server.group_coordinator.service.shards import CatalogHost
 from sharebroker_server.group_coordinator.service.upstream_catalog import UpstreamCatalog
 from sharebroker_server.kafka_client.cluster import ClusterClient
@@ -37,6 +39,8 @@ class CatalogFixture:
     def __init__(self, *answers: ClusterMetadata | Exception, owner: bool = True) -> None:
         self.answers = list(answers)
         self.requested: list[object] = []
+        self.described: list[object] = []
+        self.undescribed: list[KafkaError] = []
         self.owner = owner
         self.position = 0
         self.machine = CatalogMachine(BrokerConfig.parse(()))
@@ -53,6 +57,11 @@ class CatalogFixture:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def refresh_retention(self, topics: Sequence[str]) -> None:
+        self.described.append(topics)
+        if self.undescribed:
+            raise self.undescribed.pop()
 
     def shard(self, index: int) -> CatalogFixture:
         assert index == 0
@@ -105,6 +114,22 @@ async def test_an_unreachable_cluster_is_stored_and_reported_once() -> None:
     assert reported == ["Connection refused."] * 2
     assert fixture.catalog.upstream_addresses == "b1:9092"
     assert fixture.names() == ["a"]
+
+
+async def test_retention_is_read_again_after_a_while() -> None:
+    fixture = CatalogFixture(*[seen("a")] * 5)
+    fixture.undescribed = [AWAY, AWAY]
+    with capture_logs() as lines:
+        for _ in range(4):
+            await fixture.topics.look()
+    assert fixture.described == [["a"]] * 3  # the third succeeds
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == [
+        "retention of upstream topics unknown"
+    ]
+    with patch.object(upstream_catalog, "RETENTION_SECONDS", 0.0):
+        fixture.topics._retention_due = 0.0
+        await fixture.topics.look()
+    assert len(fixture.described) == 4
 
 
 async def test_an_unexpected_error_does_not_end_the_task() -> None:

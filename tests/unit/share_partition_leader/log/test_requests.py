@@ -12,9 +12,11 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import DeliveryLimits
 from sharebroker_server.record_log.record_validation import LogSettings
+from sharebroker_server.upstream_log.sessions import UpstreamLogs
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch, scheduled
 from tests.unit.share_partition_leader.harness import ACCEPT, GROUP, TOPIC, Harness, code
+from tests.unit.upstream_log.harness import running as running_cluster
 
 
 async def _produce(harness: Harness, *parts: tuple[int, bytes]) -> list[pb.ProduceResponse.Partition]:
@@ -264,3 +266,20 @@ async def test_empty_range_reads_nothing(harness: Harness) -> None:
         response = await _inspect(harness, offset)
         assert (response.next_offset, _spans(response)) == (2, ([], [], []))
     assert code(await _inspect(harness, partition=5)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("offset", "made_at"), [(0, 1000), (2, 2000), (4, 0)])
+async def test_the_time_of_a_record_of_another_cluster_is_read(offset: int, made_at: int) -> None:
+    async with running_cluster() as upstream:
+        harness = Harness(lambda store: UpstreamLogs(upstream.client, store))
+        await harness.start()
+        try:
+            await harness.create_topic(name="t")
+            for time in (1000, 2000):
+                upstream.cluster.append(batch(2, time=time))
+            request = pb.ListOffsetsRequest()
+            request.partitions.add(topic_id=TOPIC, partition=0, timestamp=-1, made_at_offset=offset)
+            (found,) = (await harness.stub.ListOffsets(request)).partitions
+            assert found.made_at in (made_at, made_at + 1 if made_at else 0)
+        finally:
+            await harness.stop()
