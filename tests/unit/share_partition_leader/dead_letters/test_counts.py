@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from sharebroker_protocol import clock
 from sharebroker_protocol.model import Disposition, SharePartitionKey
 from sharebroker_server.share_partition_leader.core.events import ArchivingRecords, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
@@ -66,11 +67,13 @@ def test_further_groups_are_counted_together() -> None:
 
 def test_the_oldest_archiving_record_of_a_group_is_reported() -> None:
     counts = LetterCounts(lambda: 9)
-    partitions = [Partition("g", 5_000), Partition("g", 3_000)]
+    partitions = [Partition("g", 5_000), Partition("g", 3_000), Partition("g", 4_000), Partition("g", 0)]
     counts.appends(cast("Any", partitions[0]))
     counts.archiving = lambda: cast("Any", partitions)
-    (age,) = found(counts, "archiving_oldest_seconds").values()
-    assert age > 1_000_000
+    with clock.counted_by(lambda: 10.0):
+        assert found(counts, "archiving_oldest_seconds") == {("group", "g", "topic", "orders"): 7.0}
+    with clock.counted_by(lambda: 2.0):  # the clock of the leader that stored the time was ahead
+        assert found(counts, "archiving_oldest_seconds") == {("group", "g", "topic", "orders"): 0.0}
 
 
 def test_share_partitions_at_the_limit_of_archiving_records_are_counted() -> None:

@@ -119,8 +119,10 @@ def test_all_groups_receive_letters_that_return_to_the_topic(
     for name in (group, other):
         assert received(server, name, topic, 3) == [b"letter 0", b"letter 1", b"letter 2"]
     assert sharebroker("topics", "create", target, "--partitions", "2").code == 0
+    create_group(server, target, third := unique("third"))
     shown = sharebroker("dead-letters", "redrive", letters, "--to", target, "--rate", "1000", "--execute")
     assert f"{target}/0" in shown.out
+    assert received(server, third, target, 3) == [b"letter 0", b"letter 1", b"letter 2"]
 
 
 def test_a_letter_without_a_copy_is_redriven_from_its_source(
@@ -181,7 +183,9 @@ def test_a_group_gets_a_dead_letter_topic(sharebroker: Command, group: str) -> N
     values = {row["name"]: row["value"] for row in sharebroker("groups", "config", group, "--json").data}
     assert values["errors.deadletterqueue.topic.name"] == f"dlq.{group}"
     assert values["errors.deadletterqueue.copy.record.enable"] == "false"
-    configs = sharebroker("topics", "describe", f"dlq.{group}", "--json").data["configs"]
+    described = sharebroker("topics", "describe", f"dlq.{group}", "--json").data
+    assert len(described["partitions"]) == 2
+    configs = described["configs"]
     assert configs["errors.deadletterqueue.group.enable"] == "true"
 
 
