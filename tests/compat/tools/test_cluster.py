@@ -43,10 +43,10 @@ def test_features_are_upgraded_and_downgraded(tools: Tools) -> None:
     tools("kafka-features", "downgrade", "--unsafe", "--feature", "transaction.version=0")
     raised = tools("kafka-features", "upgrade", "--feature", "transaction.version=2")
     assert raised.lines == ["transaction.version was upgraded to 2."]
-    for change, level in (("downgrade", 1), ("upgrade", 2)):  # dead letters need level 2
-        changed = tools("kafka-features", change, "--feature", f"share.version={level}")
-        assert changed.lines == [f"share.version was {change}d to {level}."]
-        assert feature_lines(tools)["share.version"][2] == f"FinalizedVersionLevel: {level}"
+    for change, number in (("downgrade", 1), ("upgrade", 2)):  # dead letters need level 2
+        changed = tools("kafka-features", change, "--feature", f"share.version={number}")
+        assert changed.lines == [f"share.version was {change}d to {number}."]
+        assert feature_lines(tools)["share.version"][2] == f"FinalizedVersionLevel: {number}"
     for feature in ("share.version=9", "transaction.version=1"):
         rejected = tools.attempt("kafka-features", "upgrade", "--feature", feature)
         assert rejected.code == 1
