@@ -39,7 +39,9 @@ _NOT_HERE: Final = frozenset(
 class UpstreamCatalog:
     """Call `run`: it looks at the cluster every `metadata.max.age.ms`, and each second while that fails.
 
-    Every process looks, since its reads use the metadata as well. Only the owner of the catalog writes.
+    It also looks each second until the catalog names the cluster: without an owner, which a catalog lacks at
+    first, its topics would be missing until the next look. Every process looks, since its reads use the
+    metadata as well. Only the owner of the catalog writes.
     """
 
     def __init__(
@@ -61,11 +63,14 @@ class UpstreamCatalog:
     async def run(self) -> None:
         """Looks until it is cancelled."""
         while True:
-            reachable = await self.look()
-            await asyncio.sleep(self._interval if reachable else min(self._interval, 1.0))
+            well = await self.look()
+            await asyncio.sleep(self._interval if well else min(self._interval, 1.0))
 
     async def look(self) -> bool:
-        """Looks once; returns whether a broker responded. Equal errors in a row are reported once."""
+        """Looks once; returns whether a broker responded and the catalog names the cluster.
+
+        Equal errors in a row are reported once.
+        """
         try:
             return await self._look()
         except Exception:  # the task must survive, or no later change would be seen
@@ -86,7 +91,7 @@ class UpstreamCatalog:
         except KafkaError as error:
             self._report("", "upstream topics not followed", error)
         await self._read_retention()
-        return True
+        return bool(self._follower.catalog.upstream_addresses)
 
     async def _read_retention(self) -> None:
         now = asyncio.get_running_loop().time()
