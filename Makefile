@@ -30,8 +30,8 @@ $(READY): requirements.lock $(PACKAGES)
 	  -e . -e libs/protocol -e libs/python_client
 	@cat $(PACKAGES) > $@
 
-run: $(READY) ## serve, and process 336,776 flights with eight workers (ONCE=1: exit after the verdict)
-	@$(BIN)/python -m sharebroker_server.flights $(if $(ONCE),--once)
+run: $(READY) $(if $(UPSTREAM),kafka) ## serve, and process 336,776 flights with eight workers (ONCE=1: exit then; UPSTREAM=kafka: over a real Kafka)
+	@$(BIN)/python -m $(if $(UPSTREAM),tests.support.flights_over_kafka,sharebroker_server.flights) $(if $(ONCE),--once)
 
 # Python caches compiled modules: without, every test worker and every server started by a test compiles them again.
 test test-fast properties: export PYTHONDONTWRITEBYTECODE :=

@@ -13,7 +13,7 @@ from rich.console import Console
 from sharebroker import KafkaError
 from sharebroker.cli.options import DEFAULT_SERVER
 from sharebroker.cli.output import explain, print_notice
-from sharebroker_server.flights import dataset
+from sharebroker_server.flights import dataset, upstream
 from sharebroker_server.flights.cluster import Cluster, Job
 from sharebroker_server.flights.display import Display, print_summary, print_verdict
 from sharebroker_server.flights.processes import NotServingError, ServerProcess, interrupt_at_sigterm, serving
@@ -46,9 +46,11 @@ def main() -> int:
     interrupt_at_sigterm()
     try:
         folder = dataset.install(Path(".cache", "flights"))
-        with serving(options.data, options.grpc, options.kafka, _PROPERTIES) as server:
+        if options.upstream:
+            asyncio.run(upstream.create_topic(options.upstream, _TOPIC, _PARTITIONS))
+        with serving(options.data, options.grpc, options.kafka, _PROPERTIES, options.upstream) as server:
             return _with_server(options, console, folder, server)
-    except (NotServingError, dataset.NoDatasetError) as failure:
+    except (NotServingError, upstream.NoUpstreamError, dataset.NoDatasetError) as failure:
         print_notice(str(failure))
         return _BAD_SETUP
     except KafkaError as failure:
@@ -61,7 +63,8 @@ def main() -> int:
 
 def _with_server(options: argparse.Namespace, console: Console, folder: Path, server: ServerProcess) -> int:
     listeners = f"gRPC on {server.address}" + (f", Kafka clients on {server.kafka}" if server.kafka else "")
-    console.print(f"Serving {listeners}, data in {options.data}/.")
+    records = f", records in Kafka at {options.upstream}" if options.upstream else ""
+    console.print(f"Serving {listeners}, data in {options.data}/{records}.")
     outcome = asyncio.run(_run(options, console, folder, server.address))
     outcome.add_earlier(options.data / "flights-summary.json")
     print_summary(console, outcome.summary, dataset.airlines(folder))
@@ -72,7 +75,7 @@ def _with_server(options: argparse.Namespace, console: Console, folder: Path, se
 
 
 async def _run(options: argparse.Namespace, console: Console, folder: Path, address: str) -> RunResult:
-    job = Job(address, _TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS)
+    job = Job(address, _TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS, options.upstream)
     async with Cluster.connected(job) as cluster:
         await cluster.prepare()
         remaining = options.rows - len(await cluster.finished())
@@ -109,6 +112,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--grpc", default=DEFAULT_SERVER, metavar="HOST:PORT", help="address of the gRPC listener"
     )
     parser.add_argument("--kafka", default=_KAFKA, metavar="HOST:PORT", help="address of the Kafka listener")
+    parser.add_argument(
+        "--upstream",
+        default="",
+        metavar="HOST:PORT,…",
+        help="bootstrap address of a Kafka cluster, which then has the topic and its records",
+    )
     parser.add_argument("--rows", type=int, default=dataset.ROWS, help="number of flights, from the first")
     parser.add_argument("--workers", type=int, default=8, help="number of worker processes")
     parser.add_argument("--once", action="store_true", help="exit after the verdict")

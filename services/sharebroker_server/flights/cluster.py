@@ -16,18 +16,20 @@ from sharebroker_server.flights.core.flight import Flight
 from sharebroker_server.flights.core.ledger import PartitionState, RecordId, finished_records
 
 _RETRY_SECONDS: Final = 10.0
+_UPSTREAM_SECONDS: Final = 40.0
 _RETRY_PAUSE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run's server, topic and group."""
+    """A run's server, topic and group; `upstream` is the Kafka cluster that has the records, if any."""
 
     server: str
     topic: str
     partitions: int
     group: str
     lock_seconds: int
+    upstream: str = ""
 
 
 class Cluster:
@@ -47,11 +49,12 @@ class Cluster:
             yield cls(admin, job)
 
     async def prepare(self) -> None:
-        """Creates the topic and sets the group's configs.
+        """Creates the topic, or waits until the server has that of the Kafka cluster; configures the group.
 
-        Retries for a few seconds: a server that has just started may be unreachable on a busy machine.
+        Retries for a few seconds: a server that has just started may be unreachable on a busy machine. It has
+        a new topic of a Kafka cluster after at most `metadata.max.age.ms`, which is 30 seconds.
         """
-        deadline = time.monotonic() + _RETRY_SECONDS
+        deadline = time.monotonic() + (_UPSTREAM_SECONDS if self._job.upstream else _RETRY_SECONDS)
         while True:
             try:
                 return await self._prepare()
@@ -61,11 +64,10 @@ class Cluster:
             await asyncio.sleep(_RETRY_PAUSE)
 
     async def _prepare(self) -> None:
-        try:
-            await self._admin.create_topic(self._job.topic, self._job.partitions)
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+        if self._job.upstream:
+            await self.ends()
+        else:
+            await self._create_topic()
         settings = {
             "share.auto.offset.reset": "earliest",
             "share.record.lock.duration.ms": str(self._job.lock_seconds * 1000),
@@ -74,6 +76,13 @@ class Cluster:
             "share.heartbeat.interval.ms": "1000",
         }
         await self._admin.alter_group_configs(self._group, settings)
+
+    async def _create_topic(self) -> None:
+        try:
+            await self._admin.create_topic(self._job.topic, self._job.partitions)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
 
     async def ends(self) -> dict[int, int]:
         """Returns log end offsets by partition."""

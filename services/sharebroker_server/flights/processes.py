@@ -45,14 +45,21 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Iterator[ServerProcess]:
-    """Runs a server with all roles and its data below `data`. Raises NotServingError."""
+def serving(
+    data: Path, grpc: str, kafka: str, properties: Sequence[str], upstream: str = ""
+) -> Iterator[ServerProcess]:
+    """Runs a server with all roles and its data below `data`. Raises NotServingError.
+
+    The records are in the Kafka cluster `upstream` if it is given.
+    """
     data.mkdir(parents=True, exist_ok=True)
     # Another run may have a server on the same data, whose log must not be overwritten.
     ready, starting = data / "ready.json", data / "starting.log"
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "sharebroker_server.broker", "--data", str(data)]
     command += ["--grpc", grpc, "--kafka", kafka, "--ready-file", str(ready)]
+    if upstream:
+        command += ["--log", f"kafka://{upstream}"]
     for assignment in properties:
         command += ["--set", assignment]
     with starting.open("wb") as output:

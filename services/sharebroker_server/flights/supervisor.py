@@ -16,6 +16,7 @@ from sharebroker_server.flights.core.ledger import Ledger, RecordId, RunVerdict,
 from sharebroker_server.flights.core.statistics import Rate, RunProgress, RunSummary
 from sharebroker_server.flights.display import Display
 from sharebroker_server.flights.processes import Fleet
+from sharebroker_server.flights.upstream import UpstreamPublisher
 
 _TICK: Final = 0.25
 _LAG_SECONDS: Final = 1.0
@@ -63,7 +64,8 @@ class FlightsRun:
         """Processes all flights. Raises KafkaError."""
         job = self._plan.job
         before = await self._cluster.finished()
-        publisher = FlightPublisher(job.server, job.topic, await self._cluster.ends())
+        kind = UpstreamPublisher if job.upstream else FlightPublisher
+        publisher = kind(job.upstream or job.server, job.topic, await self._cluster.ends())
         fleet = Fleet(job, self._ledger)
         await fleet.start(self._plan.workers)
         publishing = asyncio.create_task(publisher.publish(flights))

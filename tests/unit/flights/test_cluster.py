@@ -24,6 +24,8 @@ class FakeAdmin:
 
     def __init__(self) -> None:
         self.failures: list[KafkaError] = []
+        self.missing = 0
+        """The number of requests for offsets that fail because the topic is not there yet."""
         self.created: list[tuple[str, int]] = []
         self.configs: dict[str, str] = {}
         self.lags: dict[TopicPartition, int | None] = {}
@@ -37,6 +39,9 @@ class FakeAdmin:
         self.configs = configs
 
     async def list_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        self.missing -= 1
+        if self.missing >= 0:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return dict(zip(partitions, (3, None), strict=True))
 
     async def group_offsets(self, group: str) -> dict[TopicPartition, Any]:
@@ -87,6 +92,16 @@ async def test_only_retriable_failures_are_retried(
     with pytest.raises(KafkaError):
         await cluster.prepare()
     assert len(admin.created) == 4
+
+
+async def test_topic_in_kafka_is_not_created_but_awaited(
+    admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_PAUSE", 0.0)
+    admin.missing = 2
+    await Cluster(cast("Admin", admin), Job("s", "t", 2, "g", 15, upstream="b1:9092")).prepare()
+    assert (admin.created, admin.missing) == ([], -1)
+    assert admin.configs
 
 
 async def test_empty_partition_ends_at_0(cluster: Cluster) -> None:
