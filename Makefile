@@ -57,8 +57,8 @@ soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) \
 	  --listener $(or $(LISTENER),grpc) $(if $(filter no,$(FAULTS)),--no-faults) $(if $(PACE),--pace $(PACE))
 
-chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge what clients saw (MINUTES=5, SEED=7)
-	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+chaos: $(READY) $(if $(UPSTREAM),kafka) ## kill, freeze, stop and disconnect real processes and judge what clients saw (MINUTES=5, SEED=7, UPSTREAM=kafka)
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) $(if $(UPSTREAM),--upstream)
 
 upgrade: $(READY) ## replace processes of an older checkout or commit one at a time, back, and again (FROM=DIR; eight minutes)
 	@$(BIN)/python -m tests.chaos.upgrades $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED))

@@ -24,17 +24,22 @@ class Size:
     grpc: int = 12
     librdkafka: int = 6
     java: int = 2
+    grpc_producers: int = 2
+    kafka_producers: int = 1
 
     def __str__(self) -> str:
         java = f"{self.java} Java" if self.java else "no Java (make kafka brings its jars)"
         return (
-            f"consumers: {self.grpc} gRPC, {self.librdkafka} librdkafka, {java}; producers: 2 gRPC, "
-            f"1 librdkafka; {self.partitions} partitions"
+            f"consumers: {self.grpc} gRPC, {self.librdkafka} librdkafka, {java}; producers: "
+            f"{self.grpc_producers} gRPC, {self.kafka_producers} librdkafka; {self.partitions} partitions"
         )
 
 
 class Actors:
-    """Two producers over gRPC and one by Kafka's protocol; consumers of two groups."""
+    """Producers over gRPC and by Kafka's protocol; consumers of two groups.
+
+    Kafka's producers use the cluster that has the records.
+    """
 
     def __init__(
         self, history: History, listeners: Listeners, topic: str, size: Size, random: Random
@@ -43,9 +48,13 @@ class Actors:
         self._over = asyncio.Event()
         servers = listeners.kafka
         self._publishers = [
-            Publisher(history, f"p{n}", listeners.address(n), topic, size.partitions) for n in (0, 1)
+            Publisher(history, f"p{n}", listeners.address(n), topic, size.partitions)
+            for n in range(size.grpc_producers)
         ]
-        self._kafka_publisher = KafkaPublisher(history, "k0", servers, topic, size.partitions)
+        self._kafka_publishers = [
+            KafkaPublisher(history, f"k{n}", listeners.upstream or servers, topic, size.partitions)
+            for n in range(size.kafka_producers)
+        ]
         self._members = [
             Member(history, f"m{n}", listeners.address(n % 2), topic, Random(random.random()))
             for n in range(size.grpc)
@@ -55,7 +64,8 @@ class Actors:
             for n in range(size.librdkafka)
         ]
         self._java_members = [JavaMember(history, f"j{n}", servers, topic) for n in range(size.java)]
-        for actor in (GRPC, KAFKA, *(f"publish {one.name}" for one in self._publishers), "publish k0"):
+        self._producers: list[Publisher | KafkaPublisher] = [*self._publishers, *self._kafka_publishers]
+        for actor in (GRPC, KAFKA, *(f"publish {one.name}" for one in self._producers)):
             history.sequences.expect([(actor, number) for number in range(size.partitions)])
         self._publishing: list[asyncio.Task[None]] = []
         self._kafka_publishing: list[Worker] = []
@@ -63,12 +73,12 @@ class Actors:
     @property
     def sent(self) -> int:
         """Returns how many records the producers were given."""
-        return self._kafka_publisher.sent + sum(one.sent for one in self._publishers)
+        return sum(one.sent for one in self._producers)
 
     @property
     def failed(self) -> int:
         """Returns how many records failed at their producers."""
-        return self._kafka_publisher.failed + sum(one.failed for one in self._publishers)
+        return sum(one.failed for one in self._producers)
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -77,7 +87,7 @@ class Actors:
         workers = [Worker(member.run) for member in self._kafka_members]
         workers += [Worker(member.run) for member in self._java_members]
         self._publishing = [asyncio.create_task(one.run(self._over)) for one in self._publishers]
-        self._kafka_publishing = [Worker(self._kafka_publisher.run)]
+        self._kafka_publishing = [Worker(one.run) for one in self._kafka_publishers]
         try:
             yield
         finally:

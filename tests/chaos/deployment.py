@@ -14,6 +14,7 @@ from typing import Final
 
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.keys import Keys
+from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.testkit.brokers import ROLES, Program, Serve
 from tests.testkit.namespaces import Machine, machines
 from tests.testkit.proxy import FaultProxy
@@ -91,6 +92,8 @@ class Deployment:
 
     redis: Server
     nodes: Sequence[Node]
+    kafka_cluster: KafkaCluster | None = None
+    """A real Kafka that has the records."""
 
     keys: Keys = field(default_factory=Keys)
 
@@ -119,6 +122,11 @@ class Deployment:
         return ",".join(node.serve.kafka for node in self.gateways)
 
     @property
+    def upstream(self) -> str:
+        """Returns the bootstrap address of the Kafka cluster that has the records, or ""."""
+        return self.kafka_cluster.bootstrap if self.kafka_cluster is not None else ""
+
+    @property
     def whole(self) -> bool:
         """Returns whether every process runs."""
         return all(
@@ -128,21 +136,25 @@ class Deployment:
 
 @contextlib.asynccontextmanager
 async def deployed(
-    *settings: str, apart: bool = False, program: Program | None = None
+    *settings: str, apart: bool = False, program: Program | None = None, upstream: bool = False
 ) -> AsyncIterator[Deployment]:
     """Starts everything, `apart` with separate networks; stops all of it at the end, whatever its state.
 
-    The processes run `program` at first if it is given.
+    The processes run `program` at first if it is given. With `upstream` a real Kafka has the records; it has
+    no network of its own.
     """
+    assert not (apart and upstream)
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sharebroker-chaos-")))
         redis = stack.enter_context(running("valkey", "--appendonly", "yes", "--appendfsync", "always"))
+        kafka = stack.enter_context(running_kafka(folder / "kafka")) if upstream else None
+        options = _over(kafka, folder) if kafka is not None else []
         names = [(role, number) for role in ROLES for number in (1, 2)]
         here, there = (
             stack.enter_context(machines(len(names))) if apart else ("127.0.0.1", [None] * len(names))
         )
         nodes = [
-            await _node(stack, folder, Place(redis.port, here, machine), name, settings)
+            await _node(stack, folder, Place(redis.port, here, machine), name, settings, options)
             for name, machine in zip(names, there, strict=True)
         ]
         for node in nodes:
@@ -150,7 +162,14 @@ async def deployed(
             node.serve.launch()
             stack.callback(_end, node)
         await asyncio.gather(*(asyncio.to_thread(node.serve.wait) for node in nodes))
-        yield Deployment(redis, nodes)
+        yield Deployment(redis, nodes, kafka)
+
+
+def _over(kafka: KafkaCluster, folder: Path) -> list[str]:
+    """Returns the options of processes over a Kafka cluster, whose new topics they notice within a second."""
+    properties = folder / "upstream.properties"
+    properties.write_text("metadata.max.age.ms=1000\n")
+    return ["--log", f"kafka://{kafka.bootstrap}", "--upstream-config", str(properties)]
 
 
 @dataclass(frozen=True)
@@ -168,6 +187,7 @@ async def _node(
     place: Place,
     name: tuple[str, int],
     settings: Sequence[str],
+    others: Sequence[str],
 ) -> Node:
     role, number = name
     port, machine = free_port(), place.machine
@@ -175,7 +195,7 @@ async def _node(
     listener = await stack.enter_async_context(FaultProxy(port, host=place.here, upstream_host=where))
     redis = await stack.enter_async_context(FaultProxy(place.redis_port, host=place.here))
     options = ["--redis", redis.url, "--roles", role, "--advertise", f"{place.here}:{listener.port}"]
-    options += [word for pair in (*SETTINGS, *settings) for word in ("--set", pair)]
+    options += [*others, *(word for pair in (*SETTINGS, *settings) for word in ("--set", pair))]
     prefix = machine.prefix if machine is not None else ()
     return Node(
         role, Serve(folder, options, f"{role}-{number}", f"{where}:{port}", prefix), listener, redis, machine

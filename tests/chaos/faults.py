@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from tests.chaos.deployment import Deployment, Node
+from tests.support.kafka_server import KafkaCluster
 from tests.testkit.brokers import ROLES
 from tests.testkit.proxy import FaultProxy
 
@@ -20,6 +21,8 @@ CUT_REDIS: Final = "cut from Redis"
 CUT_OTHERS: Final = "cut from others"
 UNPLUG: Final = "unplug"
 RESTART_REDIS: Final = "restart Redis"
+RESTART_KAFKA: Final = "restart Kafka"
+"""SIGKILL of the broker of a cluster that has the records; then it starts again."""
 KINDS: Final = (KILL, FREEZE, STOP, CUT_REDIS, CUT_OTHERS)
 
 _BEYOND: Final = 2.0
@@ -33,7 +36,7 @@ long.
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of one process, or of Redis."""
+    """A fault of one process, of Redis, or of the Kafka cluster that has the records."""
 
     kind: str
     role: str = ""
@@ -64,6 +67,9 @@ class Fault:
             await asyncio.to_thread(on.redis.kill)
             await asyncio.to_thread(on.redis.restart)
             return
+        if self.kind == RESTART_KAFKA:
+            await _restart(on.kafka_cluster)
+            return
         node = self._node(on)
         match self.kind:
             case "kill":
@@ -81,7 +87,7 @@ class Fault:
 
     async def heal(self, on: Deployment) -> None:
         """Heals the fault."""
-        if self.kind == RESTART_REDIS:
+        if not self.role:
             return
         node = self._node(on)
         match self.kind:
@@ -100,17 +106,28 @@ class Fault:
         return on.of(self.role)[self.number]
 
 
+async def _restart(kafka: KafkaCluster | None) -> None:
+    assert kafka is not None
+    for node in kafka.brokers.values():
+        await asyncio.to_thread(node.kill)
+        node.start()
+        await asyncio.to_thread(node.until_ready)
+
+
 async def _mend(proxy: FaultProxy) -> None:
     """A black hole dropped bytes, so connections from before are unusable."""
     proxy.heal()
     await proxy.cut()
 
 
-def schedule(random: Random, kinds: Sequence[str] = KINDS) -> Iterator[Fault]:
-    """Yields faults without end: each kind hits each role once before any repeats."""
+def schedule(random: Random, kinds: Sequence[str] = KINDS, *, upstream: bool = False) -> Iterator[Fault]:
+    """Yields faults without end: each kind hits each role once before any repeats.
+
+    With `upstream` a Kafka cluster has the records; its broker is restarted as well.
+    """
     while True:
         turn = [Fault(kind, role, random.randrange(2)) for kind in kinds for role in ROLES]
-        turn += [Fault(RESTART_REDIS)]
+        turn += [Fault(RESTART_REDIS), *([Fault(RESTART_KAFKA)] if upstream else [])]
         random.shuffle(turn)
         yield from turn
 
@@ -123,6 +140,11 @@ def short_schedule() -> list[Fault]:
         Fault(RESTART_REDIS),
         Fault(FREEZE, "share-coordinator", 1),
     ]
+
+
+def short_schedule_over_kafka() -> list[Fault]:
+    """Returns the faults that concern what reads records of a Kafka cluster."""
+    return [Fault(RESTART_KAFKA), Fault(KILL, "share-partition-leader", 0), Fault(RESTART_REDIS)]
 
 
 def only(faults: Iterable[Fault], text: str) -> Iterator[Fault]:

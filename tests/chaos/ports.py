@@ -19,6 +19,10 @@ class Listeners(Protocol):
     def kafka(self) -> str:
         """Returns the bootstrap address of Kafka clients."""
 
+    @property
+    def upstream(self) -> str:
+        """Returns the bootstrap address of the Kafka cluster that has the records, or ""."""
+
 
 class Deployed(Listeners, Protocol):
     """A running deployment and its Redis."""

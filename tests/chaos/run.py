@@ -23,6 +23,7 @@ from tests.chaos.logs import LogReader
 from tests.chaos.ports import Deployed, Event
 from tests.chaos.report import FaultResult, Outcome
 from tests.support.client import TIMEOUT, Client, connected
+from tests.support.kafka_topics import create_topic_at, log_ends
 from tests.testkit.checker.events import Healed
 from tests.testkit.checker.locks import Limits
 from tests.testkit.waiting import eventually
@@ -72,7 +73,7 @@ class Chaos(Generic[D]):
         history = self._history
         outcome = Outcome(history, str(size), lease=self._lease)
         async with connected(self._deployment.address()) as client:
-            topic = await _topic(client, size.partitions)
+            topic = await _topic(client, self._deployment.upstream, size.partitions)
             reader = LogReader(history, self._deployment, topic, size.partitions)
             actors = Actors(history, self._deployment, topic[0], size, self._random)
             async with self._reading(reader):
@@ -170,7 +171,9 @@ class Chaos(Generic[D]):
             return
         with contextlib.suppress(AssertionError):
             await reader.read()
-            history.accounts = await accounts(client, topic, _GROUPS, reader.ends, history.now())
+            upstream = self._deployment.upstream
+            ends = await asyncio.to_thread(log_ends, upstream, topic[0]) if upstream else reader.ends
+            history.accounts = await accounts(client, topic, _GROUPS, ends, history.now())
             history.accounts += await logs_read(self._deployment.address(), topic[0], _GROUPS, history.now())
 
     @contextlib.asynccontextmanager
@@ -184,12 +187,20 @@ class Chaos(Generic[D]):
             await reader.close()
 
 
-async def _topic(client: Client, partitions: int) -> tuple[str, str]:
-    """Creates a topic, and groups that read it from its start; returns its name and id."""
-    topic = await client.create(partitions)
+async def _topic(client: Client, upstream: str, partitions: int) -> tuple[str, str]:
+    """Creates a topic, in the Kafka cluster `upstream` if it is given, and groups that read it from its
+    start; returns its name and id.
+    """
+    made = _upstream_topic(client, upstream, partitions) if upstream else client.create(partitions)
+    topic = await made
     request = cluster.IncrementalAlterConfigsRequest()
     for group in _GROUPS:
         resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=group)
         resource.configs.add(name="share.auto.offset.reset", value="earliest")
     await client.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
     return topic
+
+
+async def _upstream_topic(client: Client, upstream: str, partitions: int) -> tuple[str, str]:
+    name = await asyncio.to_thread(create_topic_at, upstream, partitions)
+    return name, await client.known(name)

@@ -106,6 +106,11 @@ class Release:
         return f"{NODE}:31090,{NODE}:31091"
 
     @property
+    def upstream(self) -> str:
+        """Returns "": the records are in Redis."""
+        return ""
+
+    @property
     def redis_url(self) -> str:
         """Returns the Redis that holds the logs."""
         return f"redis://{NODE}:30379"

@@ -17,6 +17,7 @@ from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import admin_pb2 as gateway
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
@@ -26,6 +27,7 @@ from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
+from tests.testkit.waiting import eventually
 
 TIMEOUT = 20.0
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -98,6 +100,18 @@ class Client:
         response = await self.admin.CreateTopics(cluster.CreateTopicsRequest(topics=[asked]), timeout=TIMEOUT)
         assert not response.topics[0].error_code, response
         return name, response.topics[0].topic_id
+
+    async def known(self, topic: str) -> str:
+        """Waits until the server has a topic that was created in another cluster; returns its id."""
+        found: list[str] = []
+
+        async def is_known() -> bool:
+            response = await self.admin.Metadata(gateway.MetadataRequest(), timeout=TIMEOUT)
+            found[:] = [each.topic_id for each in response.topics if each.name == topic]
+            return bool(found)
+
+        await eventually(is_known, 60.0)
+        return found[0]
 
     async def delete(self, topic: str) -> None:
         """Deletes a topic."""

@@ -109,6 +109,13 @@ class Node:
             end_at_once(self._process, STOP_SECONDS)
             self._process = None
 
+    def kill(self) -> None:
+        """Kills the process with SIGKILL, and waits for its end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
     @property
     def _config(self) -> Path:
         return self._folder / "server.properties"
