@@ -14,11 +14,13 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
+from sharebroker import Admin, ShareConsumer, TopicPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.examination.upstream import examine_upstream
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.settings import upstream_settings
 from tests.support.client import connected, rejection, unique
+from tests.support.grpcurl import acknowledge, acquire, needs_grpcurl, read_from_the_start
 from tests.support.kafka_jars import SERVER, UPSTREAMS, JarSet, is_there
 from tests.support.kafka_server import KafkaCluster, running_kafka
 from tests.support.kafka_tools import needs_kafka
@@ -224,6 +226,41 @@ def test_kafkas_share_consumer_reads_and_acknowledges(upstream: Upstream, side: 
     finally:
         consumer.close()
     assert sorted(got, key=int) == [b"%d" % n for n in range(50)]
+
+
+def test_the_python_client_works_on_them(upstream: Upstream, side: Cluster) -> None:
+    topic, group = create(upstream, side), unique("group")
+    produce(upstream.kafka.bootstrap, topic, [f"{n}" for n in range(20)])
+    got: list[tuple[str, int]] = []
+    with Admin(side.address) as admin:
+        admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
+        with ShareConsumer(side.address, group, [topic]) as consumer:
+            while len(got) < 21:
+                records = consumer.poll(SECONDS)
+                assert records, got
+                for record in records:
+                    got.append(((record.value or b"").decode(), record.delivery_count))
+                    if got[-1] == ("7", 1):
+                        record.release()
+                    else:
+                        record.accept()
+                consumer.commit()
+        place = TopicPartition(topic, 0)
+        until(lambda: admin.group_offsets(group)[place].lag == 0, timeout=SECONDS)
+    assert sorted(got) == sorted([(f"{n}", 1) for n in range(20)] + [("7", 2)])
+
+
+@needs_grpcurl
+def test_grpcurl_acquires_and_acknowledges_them(upstream: Upstream, side: Cluster) -> None:
+    topic = create(upstream, side)
+    produce(upstream.kafka.bootstrap, topic, ["a", "b", "c"])
+    read_from_the_start(side.address, topic)
+    acquired = acquire(side.address, topic)
+    assert [record["text"] for record in acquired["records"]] == ["a", "b", "c"]
+    results = acknowledge(side.address, topic, acquired, ["ACCEPT", "RELEASE", "REJECT"])
+    assert [result.get("error_code") for result in results] == [None, None, None]
+    again = acquire(side.address, topic)["records"]
+    assert [(record["text"], record["delivery_count"]) for record in again] == [("b", 2)]
 
 
 async def test_producers_are_refused_with_the_right_address(upstream: Upstream, side: Cluster) -> None:

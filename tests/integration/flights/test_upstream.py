@@ -48,7 +48,7 @@ def test_missing_java_is_one_sentence_and_code_2(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-async def test_cluster_that_is_away_is_one_sentence() -> None:
+async def test_unreachable_cluster_is_one_sentence() -> None:
     bootstrap = f"127.0.0.1:{free_port()}"
     with pytest.raises(NoUpstreamError, match=f"Kafka at {bootstrap} cannot be used: "):
         await create_topic(bootstrap, "flights", 1)
