@@ -189,6 +189,6 @@ def grpc_attacks() -> Iterator[Attack]:
 
 
 def unread_attacks() -> Iterator[Attack]:
-    """Yields the attacks whose memory is not bounded for all streams together (see LIMITS)."""
+    """Yields the attacks of streams that are not read."""
     yield unread_streams("2,000 unread streams on one connection", 2_000, 1)
     yield unread_streams("2,000 unread streams on 20 connections", 100, 20)

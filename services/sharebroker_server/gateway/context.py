@@ -17,6 +17,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.client_quotas import ClientQuotas
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Coordinators, Leaders
 from sharebroker_server.gateway.core.share_sessions import SessionCache
+from sharebroker_server.gateway.unread_messages import UnreadMessages
 from sharebroker_server.routing.router import Router
 from sharebroker_server.security.authorizer import ALLOW_ALL, Authorizer, Rechecks
 from sharebroker_server.telemetry.metrics import Histogram
@@ -74,6 +75,7 @@ class Gateway:
         self.sessions = SessionCache(config.group_share_max_share_sessions, uuid4().hex)
         self.fetches = FetchCounts()
         self.quotas = ClientQuotas(catalog, config)
+        self.unread = UnreadMessages(config.queued_max_request_bytes)
         self.turns = Turns()
         self.coordinators = Coordinators(router)
         self.leaders = Leaders(router)

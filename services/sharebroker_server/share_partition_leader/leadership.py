@@ -114,6 +114,8 @@ class Leadership:
         """The client ids of members that acquire here, by group and member id; see `add_client`."""
         self.archiving: Callable[[ShareGroupPartition], None] = _ignore
         """Called with a share-partition that has archiving records: they need dead letters."""
+        self.unsent_bytes = 0
+        """Bytes of record batches that were acquired for delivery streams and are not yet sent."""
         self._holder = holder
         self._store = store
         self._persister = persister

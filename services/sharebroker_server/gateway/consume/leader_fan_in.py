@@ -29,11 +29,12 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.gateway.clients import moved
-from sharebroker_server.gateway.consume.record_decoding import OWN_ID, portions
+from sharebroker_server.gateway.consume.record_decoding import OWN_ID, PORTION_BYTES, portions
 from sharebroker_server.gateway.context import CLOSE_TIMEOUT, Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.response_queue import UNSENT_MESSAGES, ResponseQueue
+from sharebroker_server.gateway.unread_messages import UnreadOfStream
 from sharebroker_server.leader_calls.messages import fill_delivered, fill_results
 from sharebroker_server.leader_calls.values import (
     AcquireResult,
@@ -50,6 +51,9 @@ REBALANCE_INTERVAL: Final = 0.05
 """Interval at which idle credit of a consumer moves to other leaders."""
 
 
+_FIRST_PORTION: Final = 64 << 10
+"""Bytes of decoded records, or one larger record, of the first messages of a stream."""
+
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 1.0
 _RESUME: Final = DeliverInput(resume=True)
@@ -60,9 +64,16 @@ class LeaderFanIn:
     """Serves one consumer; see the module. `tasks` runs its work and receives its failures."""
 
     def __init__(
-        self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, key: SessionKey, tasks: Tasks
+        self,
+        gateway: Gateway,
+        subscribe: pb.ConsumeRequest.Subscribe,
+        key: SessionKey,
+        tasks: Tasks,
+        unread: UnreadOfStream,
     ) -> None:
-        self.queue: ResponseQueue[pb.ConsumeResponse] = ResponseQueue(UNSENT_MESSAGES)
+        self.queue: ResponseQueue[tuple[pb.ConsumeResponse, int]] = ResponseQueue(UNSENT_MESSAGES)
+        """The messages to the client, each with its bytes that `unread` has reserved."""
+        self._unread = unread
         self._gateway = gateway
         self._subscribe = subscribe
         self._opening = DeliverOpen(
@@ -257,9 +268,12 @@ class LeaderFanIn:
             await self._put(output)
 
     async def _put(self, output: DeliverOutput) -> None:
+        size = sum(len(sent.records) for sent in output.deliveries)
+        if size:
+            await self._unread.reserve(size)
         message = pb.ConsumeResponse()
         fill_delivered(message, output)
-        await self.queue.put(message)
+        await self.queue.put((message, size))
 
     async def _put_decoded(self, stream: LeaderStream, output: DeliverOutput) -> None:
         """Decodes as much as fits into one message, and more once the client has read earlier messages."""
@@ -274,13 +288,29 @@ class LeaderFanIn:
             )
             for sent in output.deliveries
         ]
-        async with aclosing(portions(sources, as_text=self._subscribe.as_text)) as decoded:
-            async for portion in decoded:
+        if not sources:
+            await self.queue.put((message, 0))
+            return
+        decoding = portions(sources, as_text=self._subscribe.as_text, max_bytes=self._portion_bytes)
+        async with aclosing(decoding) as decoded:
+            rest = True
+            while rest:
+                reserved = self._portion_bytes()
+                await self._unread.reserve(reserved)
+                portion = await anext(decoded)
+                self._unread.resize(reserved, portion.size)
                 message.records.extend(portion.records)
                 if portion.unreadable:
                     self._tasks.spawn(self._acknowledge_unreadable(stream, portion.unreadable))
-                await self.queue.put(message)
-                message = pb.ConsumeResponse()
+                await self.queue.put((message, portion.size))
+                message, rest = pb.ConsumeResponse(), portion.rest is not None
+
+    def _portion_bytes(self) -> int:
+        """The bytes of the next message: few until the client has read as much.
+
+        What gRPC has begun to send stays in memory until the client reads it, or ends the call.
+        """
+        return min(max(_FIRST_PORTION, self._unread.total_read), PORTION_BYTES)
 
     async def _acknowledge_unreadable(
         self, stream: LeaderStream, unreadable: list[delivery.Acknowledgement]

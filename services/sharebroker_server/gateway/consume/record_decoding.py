@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from itertools import takewhile
 from typing import Final, NamedTuple, cast
@@ -45,20 +45,23 @@ class DecodedPortion(NamedTuple):
     """Decoded records of one message.
 
     `unreadable` acknowledges acquired offsets without a readable record. `rest` is where the next portion
-    begins: the index of its source and the offset; None after the last portion.
+    begins: the index of its source and the offset; None after the last portion. `size` is in bytes.
     """
 
     records: list[pb.ShareRecord]
     unreadable: list[delivery.Acknowledgement]
     rest: tuple[int, int] | None = None
+    size: int = 0
 
 
 Source = tuple[AcquireResult, str]
 """What was acquired from a partition, and the name of its topic."""
 
 
-async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerator[DecodedPortion, None]:
-    """Decodes batch by batch; yields portions of PORTION_BYTES, or of one larger record.
+async def portions(
+    sources: Sequence[Source], *, as_text: bool, max_bytes: Callable[[], int] = lambda: PORTION_BYTES
+) -> AsyncGenerator[DecodedPortion, None]:
+    """Decodes batch by batch; yields portions of `max_bytes()` bytes, or of one larger record.
 
     Compressed batches may be far larger once decoded, so only one batch is decoded at a time.
     """
@@ -70,11 +73,11 @@ async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerato
             for record in found.records:
                 message = _share_record(record, as_text=as_text)
                 length = message.ByteSize() + _FIELD_BYTES
-                if portion.records and size + length > PORTION_BYTES:
+                if portion.records and size + length > max_bytes():
                     before = [gap for gap in gaps if gap.first_offset < record.offset]
                     portion.unreadable.extend(before)
                     gaps = gaps[len(before) :]
-                    yield portion._replace(rest=(index, record.offset))
+                    yield portion._replace(rest=(index, record.offset), size=size)
                     portion, size = DecodedPortion([], []), 0
                 portion.records.append(message)
                 size += length
@@ -83,7 +86,7 @@ async def portions(sources: Sequence[Source], *, as_text: bool) -> AsyncGenerato
             if work >= _RECORDS_AT_ONCE:
                 work = 0
                 await asyncio.sleep(0)
-    yield portion
+    yield portion._replace(size=size)
 
 
 async def first_portion(sources: Sequence[Source], *, as_text: bool) -> DecodedPortion:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Set
 from typing import Final
 from uuid import uuid4
 
-from sharebroker_protocol.errors import invalid_field
+from sharebroker_protocol.errors import KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import TopicPartitions
 from sharebroker_protocol.model import TopicIdPartition
@@ -40,9 +40,9 @@ async def consume(
     with gateway.serving(stream.fail), gateway.rechecks.during(stream.check, stream.fail):
         try:
             stream.start(first, requests)
-            async for response in stream.responses():
+            async for response, size in stream.responses():
                 yield response
-                stream.charge(response)
+                stream.read(response, size)
         finally:
             await stream.stop()
 
@@ -79,7 +79,8 @@ class ConsumeSession:
         self._granted = 0
         self._throttled = False
         self._tasks = Tasks(self.fail)
-        self._fan_in = LeaderFanIn(self._gateway, subscribe, self._key, self._tasks)
+        self._unread = self._gateway.unread.stream(client_host, self._end)
+        self._fan_in = LeaderFanIn(self._gateway, subscribe, self._key, self._tasks, self._unread)
         self._member = self._membership(subscribe, client_host) if subscribe.topics else None
 
     def start(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
@@ -91,12 +92,14 @@ class ConsumeSession:
             self._tasks.spawn(self._member.run())
         self._tasks.spawn(self._read(first, requests))
 
-    def responses(self) -> AsyncIterator[pb.ConsumeResponse]:
-        """The messages to the client. Raises the KafkaError that ends the stream."""
+    def responses(self) -> AsyncIterator[tuple[pb.ConsumeResponse, int]]:
+        """The messages to the client and their reserved bytes. Raises the KafkaError that ends the stream."""
         return aiter(self._fan_in.queue)
 
-    def charge(self, response: pb.ConsumeResponse) -> None:
-        """Charges a response that was sent; withholds the client's credit until its records are paid."""
+    def read(self, response: pb.ConsumeResponse, size: int) -> None:
+        """Charges a response that the client read; withholds its credit until its records are paid."""
+        if size:
+            self._unread.read(size)
         if self._gateway.quotas.active and (response.deliveries or response.records):
             self._throttle(response.ByteSize())
 
@@ -118,16 +121,29 @@ class ConsumeSession:
         """Ends the stream with an error."""
         self._fan_in.queue.fail(error)
 
+    def _end(self, error: KafkaError) -> None:
+        """Ends the stream, whose client does not read while others wait for memory.
+
+        The client receives the error once it reads on: gRPC sends the response that it has begun to send.
+        """
+        self.fail(error)
+        self._gateway.background(self.stop(), "member leave failed")
+
     def check(self) -> None:
         """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the client may consume what it does."""
         self._access.require_read(self._key.group_id, self._topics)
 
     async def stop(self) -> None:
-        """Ends all tasks: leaders release the member's records, then it leaves its group."""
+        """Ends all tasks: leaders release the member's records, then it leaves its group.
+
+        Repeated calls have no effect.
+        """
         await self._tasks.stop()
+        self._unread.close()
         self._fan_in.close()
-        if self._member is not None:
-            self._gateway.background(self._member.leave(), "member leave failed")
+        member, self._member = self._member, None
+        if member is not None:
+            self._gateway.background(member.leave(), "member leave failed")
 
     async def _read(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
         await self._handle(first)
@@ -179,7 +195,7 @@ class ConsumeSession:
             acquisition_lock_timeout_ms=self._lock_ms
             or self._gateway.catalog.lock_timeout_ms(self._key.group_id),
         )
-        self._tasks.spawn(self._fan_in.queue.put(pb.ConsumeResponse(subscribed=subscribed)))
+        self._tasks.spawn(self._fan_in.queue.put((pb.ConsumeResponse(subscribed=subscribed), 0)))
 
     def _topic_partitions(self, topic_id: str, partitions: list[int]) -> TopicPartitions:
         topic = self._gateway.catalog.topic_by_id(topic_id)

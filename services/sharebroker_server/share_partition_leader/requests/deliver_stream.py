@@ -74,6 +74,12 @@ _log = structlog.get_logger()
 RETRY_DELAY: Final = 0.1
 """Seconds before the load of a share-partition is retried; doubles each time."""
 
+UNSENT_BYTES: Final = 64 << 20
+"""Bytes that the streams of a process have acquired and not sent, beyond which each acquires less at once."""
+
+_LESS: Final = 64 << 10
+"""Bytes of batches, or one larger batch, that a stream then acquires; the rest waits until they are sent."""
+
 _DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 """Errors that may concern only some of the acknowledged records."""
 
@@ -105,6 +111,7 @@ class DeliverySession:
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
         self._isolated: set[TopicIdPartition] = set()
         self._credit = 0
+        self._unsent = 0
         self._scheduled = False
         self._unanswered = 0
         self._rest_unseen = False
@@ -140,9 +147,11 @@ class DeliverySession:
                 await self._queue.filled.wait()
                 self._queue.filled.clear()
                 if self._queue.entries:
-                    message = self._queue.pop()
+                    message, size = self._queue.pop(), self._unsent
                     self._schedule()
                     yield message
+                    self._sent(size)
+                    self._schedule()
         finally:
             self.close()
 
@@ -154,6 +163,7 @@ class DeliverySession:
         """Ends the stream and releases the records that it holds; repeated calls have no effect."""
         self._assign(())
         self._finished = True
+        self._sent(self._unsent)
         for task in self._tasks.values():
             task.cancel()
         for share_partition in self._served.values():
@@ -245,10 +255,25 @@ class DeliverySession:
     def _deliver(self) -> None:
         """Sends records, partition by partition in turn, within the credit and the size of a message."""
         self._scheduled = False
-        while self._credit > 0 and self._ready and not self._paused and not self._queue.full:
+        while self._credit > 0 and self._ready and not self._paused and not self._full:
             key = next(iter(self._ready))
             del self._ready[key]
             self._deliver_from(self._served[key])
+
+    @property
+    def _full(self) -> bool:
+        """Whether further records have to wait until others are sent."""
+        return self._queue.full or (self._unsent > 0 and self._partitions.unsent_bytes >= UNSENT_BYTES)
+
+    @property
+    def _max_bytes(self) -> int:
+        """The bytes to acquire at once; 0: as usual."""
+        return _LESS if self._partitions.unsent_bytes >= UNSENT_BYTES else 0
+
+    def _sent(self, size: int) -> None:
+        size = min(size, self._unsent)  # nothing is left once the stream is closed
+        self._unsent -= size
+        self._partitions.unsent_bytes -= size
 
     def _deliver_from(self, share_partition: ShareGroupPartition) -> None:
         key = share_partition.topic_partition
@@ -256,7 +281,7 @@ class DeliverySession:
             share_partition.add_listener(self)
             return
         try:
-            fetched = share_partition.acquire(self._request.limited_to(self._credit))
+            fetched = share_partition.acquire(self._request.limited_to(self._credit), self._max_bytes)
         except KafkaError as error:
             self._start(key, self._retry_later(key, error))
             return
@@ -271,7 +296,7 @@ class DeliverySession:
     async def _deliver_cold(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         request = self._request.limited_to(max(self._credit, 1))
         try:
-            fetched = await share_partition.acquire_uncached(request)
+            fetched = await share_partition.acquire_uncached(request, self._max_bytes)
         except KafkaError as error:
             await self._retry_later(key, error)
         else:
@@ -284,6 +309,9 @@ class DeliverySession:
 
     def _add_records(self, share_partition: ShareGroupPartition, fetched: Fetched) -> None:
         self._credit -= fetched.offsets
+        size = len(fetched.records)
+        self._unsent += size
+        self._partitions.unsent_bytes += size
         # Records that failed this often are isolated: their member gets no others beside them.
         if fetched.acquired[0].delivery_count > share_partition.core.settings.throttle_limit:
             self._isolated.add(share_partition.topic_partition)

@@ -12,7 +12,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.gateway import unread_messages
 from sharebroker_server.gateway.consume.leader_fan_in import LeaderStream, lost_results
+from sharebroker_server.gateway.unread_messages import UnreadMessages
 from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen
 from sharebroker_server.routing.router import LeaderPeer
@@ -180,6 +182,29 @@ async def test_client_that_does_not_read_blocks_its_leader(harness: Harness) -> 
         while received < 40:
             received += len((await call.read()).deliveries)
         assert stream.out.empty()
+
+
+async def test_a_stream_that_is_not_read_ends_when_another_needs_its_memory(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread_messages, "GRACE", 0.05)
+    harness.gateway.unread = UnreadMessages(4_000_000)
+    big = b"x" * 1_000_000
+    async with consuming(harness, own_membership(0, credit=9)) as unread:
+        stream = await stream_of(harness.leader)
+        for offset in range(9):
+            stream.deliver(0, offset, offset, big)
+        await eventually(lambda: stream.out.qsize() < 7)
+        async with consuming(harness, own_membership(0, credit=20)) as call:
+            other = await stream_of(harness.leader, 1)
+            for offset in range(20):
+                other.deliver(0, offset, offset, big)
+            received = 0
+            while received < 20:
+                received += len((await call.read()).deliveries)
+            assert (await refusal(unread)).code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            await eventually(lambda: harness.gateway.streams == 1)
+            assert harness.gateway.unread.bytes == 0
 
 
 def stream() -> LeaderStream:

@@ -132,6 +132,20 @@ async def test_message_ends_at_its_size_limit(harness: Harness) -> None:
             assert [len(message.deliveries) for message in consumer.messages] == [2, 2, 2]
 
 
+@pytest.mark.parametrize("cached", [True, False])
+async def test_streams_that_hold_much_acquire_one_batch_at_once(harness: Harness, cached: bool) -> None:
+    for _ in range(6):
+        await harness.publish(1, size=100_000)
+    if not cached:
+        await harness.evict_hot_cache()
+    with patch.object(deliver_stream, "UNSENT_BYTES", 0):
+        async with stream(harness, credit=6) as consumer:
+            await consumer.got_offsets(*range(6))
+            assert [len(message.deliveries) for message in consumer.messages] == [1] * 6
+            assert all(len(sent.record_batches) < 200_000 for m in consumer.messages for sent in m.deliveries)
+    assert harness.leadership.unsent_bytes == 0
+
+
 async def test_records_outside_the_hot_cache_are_read_from_the_store(harness: Harness) -> None:
     for _ in range(3):
         await harness.publish(2)
