@@ -19,7 +19,7 @@ that does not read blocks `forward`; then the client is not read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -56,8 +56,6 @@ _FIRST_PORTION: Final = 64 << 10
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 1.0
-_RESUME: Final = DeliverInput(resume=True)
-_NO_MESSAGE: Final = DeliverInput()
 
 
 class LeaderFanIn:
@@ -111,17 +109,22 @@ class LeaderFanIn:
 
     async def forward(self, request: pb.ConsumeRequest) -> None:
         """Sends a message's credit and acknowledgements to the leaders; waits while they do not read."""
-        messages = dict.fromkeys(self._paused, _RESUME)
-        for stream, records in self._credit.grant(request.credit) if request.credit else ():
-            messages[stream] = messages.get(stream, _NO_MESSAGE)._replace(credit=records)
-        if request.rest_unseen:
-            for stream in self._streams.values():
-                messages[stream] = messages.get(stream, _NO_MESSAGE)._replace(rest_unseen=True)
+        credit = dict(self._credit.grant(request.credit)) if request.credit else {}
+        acks: Mapping[LeaderStream, Sequence[delivery.Acknowledgement]] = {}
         unknown: list[delivery.Acknowledgement] = []
         if request.acknowledgements:
             acks, unknown = self._acks_by_stream(request.acknowledgements)
-            for stream, stream_acks in acks.items():
-                messages[stream] = messages.get(stream, _NO_MESSAGE)._replace(acknowledgements=stream_acks)
+        rest_unseen = request.rest_unseen
+        all_streams = self._streams.values() if rest_unseen else ()
+        messages = {
+            stream: DeliverInput(
+                credit=credit.get(stream, 0),
+                acknowledgements=acks.get(stream, ()),
+                rest_unseen=rest_unseen,
+                resume=stream in self._paused,
+            )
+            for stream in dict.fromkeys((*self._paused, *credit, *all_streams, *acks))
+        }
         for stream, message in messages.items():
             await self._send(stream, message)
         if unknown:

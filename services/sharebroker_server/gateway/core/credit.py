@@ -114,6 +114,8 @@ class CreditSplit(Generic[L]):
         if self.held or self.pool <= 0 or not self._credit:
             return []
         credit = self._credit
+        if len(credit) == 1:  # the usual case
+            return [self._give(leader, self.pool) for leader in credit]
         poorest = sorted(credit, key=credit.__getitem__)
         total = self.pool + sum(credit.values())
         while credit[poorest[-1]] * len(poorest) > total:
