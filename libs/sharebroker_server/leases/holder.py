@@ -258,9 +258,13 @@ class LeaseHolder:
 
     async def _hand_over_misplaced(self) -> None:
         async for portion in self._turns.portions(list(self._held), LEASES_AT_ONCE):
-            held = (r for r in portion if r in self._held and r not in self._executor)
-            for resource in [r for r in held if not self._placement.is_ours(r)]:
-                self._executor.submit(resource, self._hand_over(resource))
+            for resource in portion:
+                if resource not in self._held or self._placement.is_ours(resource):
+                    continue
+                if resource not in self._executor:
+                    self._executor.submit(resource, self._hand_over(resource))
+                elif resource not in self._handing_over:
+                    self._may_be_misplaced = True  # the next round hands it over
 
     def _should_own(self, resource: str) -> bool:
         """Returns whether the resource is placed here. A leaving member should own nothing."""
