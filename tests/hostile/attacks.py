@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from tests.hostile import payloads
@@ -15,12 +16,27 @@ from tests.testkit.brokers import Cluster
 Send = Callable[[float], Awaitable[None]]
 
 
+MAX_WAIT: Final = 1.0
+"""Seconds that an honest client may wait for a publish or an acknowledgement."""
+
+
 @dataclass(frozen=True)
 class Attack:
-    """An attack: its name, and how it is prepared; what `prepare` returns runs for some seconds."""
+    """An attack: its name, and how it is prepared; what `prepare` returns runs for some seconds.
+
+    With a larger `max_wait` in seconds, or `cancels`, it is an exception that LIMITS describes. `cancels`:
+    gRPC may cancel calls of the honest client.
+    """
 
     name: str
     prepare: Callable[[Cluster], Awaitable[Send]]
+    max_wait: float = MAX_WAIT
+    cancels: bool = False
+
+    @property
+    def excepted(self) -> bool:
+        """Whether the promise for other attacks does not include this one."""
+        return self.max_wait > MAX_WAIT or self.cancels
 
 
 async def exchange(address: str, requests: Iterable[bytes], *, repeat: bool = False) -> None:
