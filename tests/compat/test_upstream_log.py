@@ -15,7 +15,7 @@ from sharebroker_server.kafka_client.connection import ConnectionSettings
 from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.upstream_log.sessions import UpstreamLogs
-from sharebroker_server.upstream_log.upstream_cluster import Limits
+from sharebroker_server.upstream_log.upstream_cluster import Limits, ReadSettings
 from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 from tests.support.client import unique
 from tests.support.kafka_server import KafkaCluster, running_kafka
@@ -43,7 +43,7 @@ async def following(
 ) -> AsyncIterator[UpstreamLog]:
     host, _, port = kafka.bootstrap.split(",")[0].rpartition(":")
     client = ClusterClient([BrokerAddress(host, int(port))], ConnectionSettings())
-    logs = UpstreamLogs(client, store or MemoryRecordStore(), limits=limits)
+    logs = UpstreamLogs(client, store or MemoryRecordStore(), ReadSettings(limits=limits or Limits()))
     lease = Lease()
     try:
         log = await logs.open(NAME, lease.epoch, topic, "", 0, lease)

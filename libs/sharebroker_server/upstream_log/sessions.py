@@ -12,7 +12,7 @@ from typing_extensions import override
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.upstream_log.broker_session import FIRST_PAUSE, LONGEST_PAUSE, BrokerSession
-from sharebroker_server.upstream_log.upstream_cluster import Limits, UpstreamCluster, UpstreamPartition
+from sharebroker_server.upstream_log.upstream_cluster import ReadSettings, UpstreamCluster, UpstreamPartition
 from sharebroker_server.upstream_log.upstream_log import OPEN_SECONDS, UpstreamLog
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from sharebroker_server.kafka_client.core.metadata import Leader
     from sharebroker_server.leases.port import Ownership
     from sharebroker_server.record_log.port import RecordStore
-    from sharebroker_server.upstream_log.fetching import FetchSettings
 
 _log = structlog.get_logger()
 
@@ -32,11 +31,9 @@ class UpstreamLogs(UpstreamCluster):
         self,
         client: ClusterClient,
         store: RecordStore,
-        settings: FetchSettings | None = None,
-        limits: Limits | None = None,
-        cached_bytes: int = 256 << 20,
+        settings: ReadSettings = ReadSettings(),
     ) -> None:
-        super().__init__(client, store, settings, limits, cached_bytes)
+        super().__init__(client, store, settings)
         self.logs: set[UpstreamLog] = set()
         self._sessions: dict[int, BrokerSession] = {}
         self._tasks = Tasks(_crashed)

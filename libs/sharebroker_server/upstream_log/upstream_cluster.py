@@ -31,10 +31,21 @@ class UpstreamPartition(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Bytes of a partition's chunks, per isolation level, and of those that no reader has read yet."""
+    """Bytes of a partition's chunks, per isolation level, and of those that no reader has read yet.
+
+    `total` are the bytes of all chunks of the process.
+    """
 
     cached: int = 8 << 20
     tail: int = 4 << 20
+    total: int = 256 << 20
+
+
+class ReadSettings(NamedTuple):
+    """How the logs of a process fetch, and what they keep in memory."""
+
+    fetch: FetchSettings = FetchSettings()
+    limits: Limits = Limits()
 
 
 class Counters:
@@ -53,15 +64,12 @@ class UpstreamCluster:
         self,
         client: ClusterClient,
         store: RecordStore,
-        settings: FetchSettings | None = None,
-        limits: Limits | None = None,
-        cached_bytes: int = 256 << 20,
+        settings: ReadSettings = ReadSettings(),
     ) -> None:
         self.client = client
         self.store = store
-        self.settings = settings or FetchSettings()
-        self.limits = limits or Limits()
-        self.cache = ChunkCache(cached_bytes)
+        self.settings, self.limits = settings
+        self.cache = ChunkCache(self.limits.total)
         self.counters = Counters()
         self._lower_since: dict[UpstreamPartition, tuple[float, float]] = {}
 

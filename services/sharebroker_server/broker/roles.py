@@ -82,6 +82,7 @@ from sharebroker_server.share_partition_leader.requests.servicer import SharePar
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.upstream_log.fetching import FetchSettings
 from sharebroker_server.upstream_log.sessions import UpstreamLogs
+from sharebroker_server.upstream_log.upstream_cluster import ReadSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,7 @@ def _upstream_logs(base: BrokerContext, stack: AsyncExitStack) -> UpstreamLogs |
         partition_bytes=properties.partition_bytes,
         max_bytes=properties.response_bytes,
     )
-    logs = UpstreamLogs(base.upstream, base.storage.records, fetch)
+    logs = UpstreamLogs(base.upstream, base.storage.records, ReadSettings(fetch))
     stack.push_async_callback(logs.close)
     return logs
 

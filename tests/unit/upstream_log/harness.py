@@ -35,7 +35,7 @@ from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.core.transactions import commits, marker_batch
 from sharebroker_server.upstream_log.fetching import FetchSettings
 from sharebroker_server.upstream_log.sessions import UpstreamLogs
-from sharebroker_server.upstream_log.upstream_cluster import Limits
+from sharebroker_server.upstream_log.upstream_cluster import Limits, ReadSettings
 from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 from tests.support.lease import Lease
 from tests.testkit.memory.record_log import MemoryRecordStore
@@ -289,7 +289,7 @@ class Harness:
         self.store = MemoryRecordStore(epoch_of=lambda _: self.lease.epoch)
         address = BrokerAddress("127.0.0.1", cluster.brokers[0].port)
         self.client = ClusterClient([address], SETTINGS)
-        self.logs = UpstreamLogs(self.client, self.store, settings, limits)
+        self.logs = UpstreamLogs(self.client, self.store, ReadSettings(settings, limits))
         self.truncated = 0
 
     async def open(self) -> UpstreamLog:
