@@ -21,20 +21,24 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** A program's calls of Kafka's Java clients, in one tour; prints a line for each result that a test checks. */
 public final class ClientTour {
-    private static final String TOPIC = "tour";
-    private static final String GROUP = "tourists";
     private static final Duration POLL = Duration.ofSeconds(1);
     private static final int POLLS = 30;
 
+    private final String topic;
+    private final String group;
     private final Map<String, Object> server;
+    private final Map<String, Object> log;
 
-    private ClientTour(String bootstrap) {
-        server = Map.of("bootstrap.servers", bootstrap);
+    private ClientTour(String topic, String bootstrap, String log) {
+        this.topic = topic;
+        this.group = topic + "-tourists";
+        this.server = Map.of("bootstrap.servers", bootstrap);
+        this.log = Map.of("bootstrap.servers", log);
     }
 
-    /** Argument: bootstrap servers. */
+    /** Arguments: a new topic, bootstrap servers, and those of the cluster that has the records, if it is another one. */
     public static void main(String[] arguments) throws Exception {
-        var tour = new ClientTour(arguments[0]);
+        var tour = new ClientTour(arguments[0], arguments[1], arguments[arguments.length - 1]);
         tour.prepare();
         for (String compression : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
             tour.produce(compression);
@@ -46,9 +50,11 @@ public final class ClientTour {
     }
 
     private void prepare() throws Exception {
+        try (Admin admin = Admin.create(log)) {
+            admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1))).all().get();
+        }
         try (Admin admin = Admin.create(server)) {
-            admin.createTopics(List.of(new NewTopic(TOPIC, 1, (short) 1))).all().get();
-            for (String group : List.of(GROUP, "one-by-one")) {
+            for (String group : List.of(group, oneByOne())) {
                 var setting = new AlterConfigOp(
                     new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET);
                 var resource = new ConfigResource(ConfigResource.Type.GROUP, group);
@@ -59,26 +65,26 @@ public final class ClientTour {
 
     private void produce(String compression) throws Exception {
         try (var producer = producer(Map.of("compression.type", compression))) {
-            var record = new ProducerRecord<>(TOPIC, "key", compression);
+            var record = new ProducerRecord<>(topic, "key", compression);
             record.headers().add("compression", compression.getBytes(StandardCharsets.UTF_8));
             producer.send(record).get();
-            producer.send(new ProducerRecord<>(TOPIC, null, compression + " without a key")).get();
-            producer.send(new ProducerRecord<>(TOPIC, compression + " deleted", null)).get();
+            producer.send(new ProducerRecord<>(topic, null, compression + " without a key")).get();
+            producer.send(new ProducerRecord<>(topic, compression + " deleted", null)).get();
         }
     }
 
     private void commitTransaction() throws Exception {
-        try (var producer = producer(Map.of("transactional.id", "tour"))) {
+        try (var producer = producer(Map.of("transactional.id", topic))) {
             producer.initTransactions();
             producer.beginTransaction();
-            producer.send(new ProducerRecord<>(TOPIC, "key", "in a transaction"));
+            producer.send(new ProducerRecord<>(topic, "key", "in a transaction"));
             producer.commitTransaction();
         }
     }
 
     /** Accepts all but the first two: one of these is released at its first delivery, one rejected. */
     private void consume() {
-        try (var consumer = consumer(GROUP, Map.of("share.acknowledgement.mode", "explicit"))) {
+        try (var consumer = consumer(group, Map.of("share.acknowledgement.mode", "explicit"))) {
             int finished = 0;
             for (int poll = 0; poll < POLLS && finished < 16; poll++) {
                 for (ConsumerRecord<String, String> record : consumer.poll(POLL)) {
@@ -98,7 +104,7 @@ public final class ClientTour {
     private void consumeOneByOne() {
         var special = Map.<String, Object>of("share.acquire.mode", "record_limit", "max.poll.records", "1");
         List<Integer> counts = new ArrayList<>();
-        try (var consumer = consumer("one-by-one", special)) {
+        try (var consumer = consumer(oneByOne(), special)) {
             for (int poll = 0; poll < POLLS && counts.size() < 3; poll++) {
                 int count = consumer.poll(POLL).count();
                 consumer.commitSync();
@@ -112,16 +118,20 @@ public final class ClientTour {
 
     private void describe() throws Exception {
         try (Admin admin = Admin.create(server)) {
-            var offsets = admin.listShareGroupOffsets(Map.of(GROUP,
-                new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(GROUP).get();
+            var offsets = admin.listShareGroupOffsets(Map.of(group,
+                new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(group).get();
             offsets.forEach((partition, info) -> print("start of %s: %d", partition, info.startOffset()));
-            var group = admin.describeShareGroups(List.of(GROUP)).describedGroups().get(GROUP).get();
-            print("group: %s with %d members", group.groupState(), group.members().size());
+            var described = admin.describeShareGroups(List.of(group)).describedGroups().get(group).get();
+            print("group: %s with %d members", described.groupState(), described.members().size());
         }
     }
 
+    private String oneByOne() {
+        return topic + "-one-by-one";
+    }
+
     private KafkaProducer<String, String> producer(Map<String, Object> special) {
-        Map<String, Object> config = new HashMap<>(server);
+        Map<String, Object> config = new HashMap<>(log);
         config.putAll(special);
         return new KafkaProducer<>(config, new StringSerializer(), new StringSerializer());
     }
@@ -131,7 +141,7 @@ public final class ClientTour {
         config.put("group.id", group);
         config.putAll(special);
         var consumer = new KafkaShareConsumer<>(config, new StringDeserializer(), new StringDeserializer());
-        consumer.subscribe(List.of(TOPIC));
+        consumer.subscribe(List.of(topic));
         return consumer;
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,11 @@ LOCK_MS, BACKOFF_MS = 1000, 2000
 RELEASED = 1
 """Records whose number has this remainder by four are released at their first delivery."""
 
-pytestmark = pytest.mark.skipif(
+needs_program = pytest.mark.skipif(
     not PROGRAM.exists() or any(one.stat().st_mtime > PROGRAM.stat().st_mtime for one in SOURCES),
     reason="the Go program is not built, or older than its source: make franz-go",
 )
+pytestmark = needs_program
 
 
 @pytest.fixture(scope="module", params=["one broker", "three brokers"])
@@ -35,34 +36,41 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 def run(cluster: Cluster, *arguments: str) -> list[str]:
     """Returns the lines that the program writes."""
-    addresses = ",".join(serve.kafka for serve in cluster.processes)
+    return run_at(",".join(serve.kafka for serve in cluster.processes), *arguments)
+
+
+def run_at(addresses: str, *arguments: str) -> list[str]:
+    """Returns the lines that the program writes for a cluster with these bootstrap servers."""
     command = [str(PROGRAM), addresses, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 
-def deliveries(cluster: Cluster, topic: str, group: str) -> list[tuple[int, int, int, int]]:
+def deliveries(lines: Iterable[str]) -> list[tuple[int, int, int, int]]:
     """Returns the program's output: number of the record, delivery count, partition and offset of each
     delivery.
     """
-    lines = [line.split(" ", 3) for line in run(cluster, topic, group, str(MEMBERS), str(RECORDS))]
+    rows = [line.split(" ", 3) for line in lines]
     return sorted(
         (int(value.removeprefix("record ")), int(count), int(partition), int(offset))
-        for partition, offset, count, value in lines
+        for partition, offset, count, value in rows
     )
+
+
+def check_deliveries(got: Iterable[tuple[int, int, int, int]]) -> None:
+    """Checks that each record was delivered once, and those that were released a second time."""
+    assert [(number, count) for number, count, _, _ in got] == [
+        (number, count) for number in range(RECORDS) for count in ([1, 2] if number % 4 == RELEASED else [1])
+    ]
 
 
 async def test_share_group_members_consume_produced_records(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(PARTITIONS)
         group = await client.group()
-        got = await asyncio.to_thread(deliveries, cluster, topic, group)
-        assert [(number, count) for number, count, _, _ in got] == [
-            (number, count)
-            for number in range(RECORDS)
-            for count in ([1, 2] if number % 4 == RELEASED else [1])
-        ]
+        lines = await asyncio.to_thread(run, cluster, topic, group, str(MEMBERS), str(RECORDS))
+        check_deliveries(got := deliveries(lines))
         for partition in range(PARTITIONS):
             finished = await client.finished(group, topic_id, partition)
             assert finished == {offset for _, _, where, offset in got if where == partition}

@@ -13,6 +13,7 @@ from sharebroker_server.kafka_client.connection import ConnectionSettings
 from sharebroker_server.kafka_client.core.apis import FETCH, FIRST_FETCH_WITH_TOPIC_IDS
 from sharebroker_server.kafka_client.core.fetch_session import FetchSession, Partition, Position
 from sharebroker_server.kafka_client.core.record_batches import whole_batches
+from sharebroker_server.kafka_client.core.topic_retention import TopicRetention
 from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
 from sharebroker_server.record_log.core.batch import StoredBatch, stored_batches
@@ -166,6 +167,13 @@ async def test_aborted_transactions_are_listed_for_committed_readers(
     part = (await reader.fetch({(topic, 0): Position(0, 1 << 20)}, committed=True))[topic, 0]
     assert [each.first_offset for each in part.aborted_transactions or ()] == [0]
     assert [batch.control for batch in batches(part)] == [False, True, False, True]
+
+
+async def test_retention_is_that_of_the_configs(kafka: KafkaCluster, reader: Reader) -> None:
+    short = create_topic(kafka, config={"retention.ms": "60000", "retention.bytes": "5000"})
+    compacted = create_topic(kafka, config={"cleanup.policy": "compact"})
+    await reader.cluster.refresh_retention([short, compacted, "missing"])
+    assert reader.cluster.retention == {short: TopicRetention(60_000, 5_000), compacted: TopicRetention()}
 
 
 async def test_added_partitions_and_removed_topics_are_noticed(kafka: KafkaCluster, reader: Reader) -> None:

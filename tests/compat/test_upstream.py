@@ -19,11 +19,21 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.examination.upstream import examine_upstream
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.settings import upstream_settings
+from tests.compat.test_franz_go import (
+    MEMBERS,
+    PARTITIONS,
+    RECORDS,
+    check_deliveries,
+    deliveries,
+    needs_program,
+    run_at,
+)
+from tests.compat.test_java_clients import TOUR, check_tour
 from tests.support.client import connected, rejection, unique
 from tests.support.grpcurl import acknowledge, acquire, needs_grpcurl, read_from_the_start
-from tests.support.kafka_jars import SERVER, UPSTREAMS, JarSet, is_there
+from tests.support.kafka_jars import CLIENTS, SERVER, UPSTREAMS, JarSet, is_there
 from tests.support.kafka_server import KafkaCluster, running_kafka
-from tests.support.kafka_tools import needs_kafka
+from tests.support.kafka_tools import needs_kafka, run_program
 from tests.support.kafka_topics import create_topic
 from tests.testkit.brokers import Cluster, Serve, one_process, serving
 from tests.testkit.certificates import Authority, Identity
@@ -261,6 +271,24 @@ def test_grpcurl_acquires_and_acknowledges_them(upstream: Upstream, side: Cluste
     assert [result.get("error_code") for result in results] == [None, None, None]
     again = acquire(side.address, topic)["records"]
     assert [(record["text"], record["delivery_count"]) for record in again] == [("b", 2)]
+
+
+@pytest.mark.parametrize("version", CLIENTS)
+def test_kafkas_java_share_consumers_read_and_acknowledge(
+    upstream: Upstream, side: Cluster, version: str
+) -> None:
+    topic = unique("tour")
+    ran = run_program(TOUR, topic, side.kafka, upstream.kafka.bootstrap, jars=CLIENTS[version])
+    check_tour(topic, ran.checked().lines)
+
+
+@needs_program
+async def test_franz_gos_share_group_reads_and_acknowledges(upstream: Upstream, side: Cluster) -> None:
+    topic = create(upstream, side, PARTITIONS)
+    async with connected(side.address) as client:
+        group = await client.group()
+    arguments = (side.kafka, topic, group, str(MEMBERS), str(RECORDS), upstream.kafka.bootstrap)
+    check_deliveries(deliveries(await asyncio.to_thread(run_at, *arguments)))
 
 
 async def test_producers_are_refused_with_the_right_address(upstream: Upstream, side: Cluster) -> None:

@@ -1,6 +1,7 @@
 // Produces with franz-go, every compression in turn, and consumes the records with a share group of several members.
 //
-// Arguments: bootstrap servers, topic, group, members, records. Writes a line "partition offset delivery-count value"
+// Arguments: bootstrap servers, topic, group, members, records, and the bootstrap servers of the cluster that has the records,
+// if it is another one. Writes a line "partition offset delivery-count value"
 // for each delivery, and a line "error ..." for each acknowledgement that was rejected; ends when all records are finished.
 // With "login" as second argument it authenticates instead (login.go), with "retry" it lets deliveries fail (retry.go).
 // Without members and records it only tries to join a share group on a server without share groups.
@@ -21,7 +22,7 @@ import (
 )
 
 type tour struct {
-	seeds        kgo.Opt
+	seeds, log   kgo.Opt
 	topic, group string
 	records      int
 	unfinished   atomic.Int64
@@ -38,7 +39,11 @@ func main() {
 		retry(os.Args[1], os.Args[3:])
 		return
 	}
-	t := &tour{seeds: kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), topic: os.Args[2], group: os.Args[3]}
+	t := &tour{seeds: seeds(os.Args[1]), topic: os.Args[2], group: os.Args[3]}
+	t.log = t.seeds
+	if len(os.Args) == 7 {
+		t.log = seeds(os.Args[6])
+	}
 	if len(os.Args) == 4 {
 		t.unsupported()
 		return
@@ -70,7 +75,7 @@ func (t *tour) produce(ctx context.Context) {
 		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
 	}
 	for first, codec := range codecs {
-		client := t.client(kgo.ProducerBatchCompression(codec), kgo.DefaultProduceTopic(t.topic))
+		client := connect(t.log, kgo.ProducerBatchCompression(codec), kgo.DefaultProduceTopic(t.topic))
 		for n := first; n < t.records; n += len(codecs) {
 			record := kgo.StringRecord(fmt.Sprint("record ", n))
 			record.Headers = []kgo.RecordHeader{{Key: "number", Value: []byte(strconv.Itoa(n))}}
@@ -138,8 +143,16 @@ func (t *tour) rejected(_ *kgo.Client, results kgo.ShareAckResults) {
 	}
 }
 
+func seeds(addresses string) kgo.Opt {
+	return kgo.SeedBrokers(strings.Split(addresses, ",")...)
+}
+
 func (t *tour) client(options ...kgo.Opt) *kgo.Client {
-	client, err := kgo.NewClient(append(options, t.seeds)...)
+	return connect(t.seeds, options...)
+}
+
+func connect(seeds kgo.Opt, options ...kgo.Opt) *kgo.Client {
+	client, err := kgo.NewClient(append(options, seeds)...)
 	check(err)
 	return client
 }
