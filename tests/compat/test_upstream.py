@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from sharebroker import Admin, ShareConsumer, TopicPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import plan_pb2 as plan
 from sharebroker_server.broker.examination.upstream import examine_upstream
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.settings import upstream_settings
@@ -37,7 +38,7 @@ from tests.support.kafka_tools import needs_kafka, run_program
 from tests.support.kafka_topics import create_topic
 from tests.testkit.brokers import Cluster, Serve, one_process, serving
 from tests.testkit.certificates import Authority, Identity
-from tests.testkit.waiting import until
+from tests.testkit.waiting import eventually, until
 
 pytestmark = [needs_kafka, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("upstream")]
 SECONDS = 30.0
@@ -258,6 +259,38 @@ def test_the_python_client_works_on_them(upstream: Upstream, side: Cluster) -> N
         place = TopicPartition(topic, 0)
         until(lambda: admin.group_offsets(group)[place].lag == 0, timeout=SECONDS)
     assert sorted(got) == sorted([(f"{n}", 1) for n in range(20)] + [("7", 2)])
+
+
+async def test_ranges_for_spark_have_no_aborted_records(upstream: Upstream, side: Cluster) -> None:
+    topic = create(upstream, side)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": upstream.kafka.bootstrap, "transactional.id": unique("transaction")}
+    )
+    producer.init_transactions(SECONDS)
+    for value, ends in (
+        ("first", producer.commit_transaction),
+        ("aborted", producer.abort_transaction),
+        ("last", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush(SECONDS)
+        ends(SECONDS)
+    async with connected(side.address) as client:
+
+        async def read(*, committed: bool) -> tuple[list[bytes], int]:
+            request = plan.ReadRangeRequest(committed=committed)
+            request.range.topic, request.range.last_offset = topic, 5
+            response = await client.plans.ReadRange(request, timeout=SECONDS)
+            values = (b"first", b"aborted", b"last")
+            return [value for value in values if value in response.record_batches], response.next_offset
+
+        async def whole() -> bool:
+            return (await read(committed=True))[1] == 6
+
+        await eventually(whole, SECONDS)
+        assert await read(committed=True) == ([b"first", b"last"], 6)
+        assert await read(committed=False) == ([b"first", b"aborted", b"last"], 6)
 
 
 @needs_grpcurl

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.aio import gather_in_portions
-from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
+from sharebroker_server.upstream_log.upstream_log import UpstreamLog
 
 PORTION: Final = 500
 """Partitions that a fetch reads in one turn of the event loop."""
@@ -85,17 +86,19 @@ class LogFetch:
         if error := self._unclaimed.get((item.topic_id, item.partition)):
             raise error
         led = await self._leadership.led(item.topic_id, item.partition)
-        log = led.own_log
+        log = led.log
         led.readers.add(self._appended)
         self._registered.add(led)
         # Reads even without room: an offset out of range is reported at once.
         room = self._request.max_bytes - self._size
-        batches = await log.read(item.fetch_offset, min(room, item.partition_max_bytes))
+        size = min(room, item.partition_max_bytes)
+        batches = await log.read(item.fetch_offset, size, committed=self._committed)
         if self._size and batches and len(batches[0].data) > room:
             batches = []
         if self._committed:
             batches = [batch for batch in batches if batch.last_offset < log.last_stable_offset]
-            _add_aborted(result, log, item.fetch_offset, batches)
+            for producer_id, first_offset in _aborted(log, item.fetch_offset, batches):
+                result.aborted_transactions.add(producer_id=producer_id, first_offset=first_offset)
         result.high_watermark = log.log_end_offset
         result.last_stable_offset = log.last_stable_offset
         result.log_start_offset = log.log_start_offset
@@ -105,12 +108,15 @@ class LogFetch:
         self._size += len(records)
 
 
-def _add_aborted(
-    result: pb.FetchResponse.Partition, log: PartitionLog, offset: int, batches: Sequence[StoredBatch]
-) -> None:
-    """Adds the aborted transactions that may have records in what was read."""
-    if batches:
+def _aborted(
+    log: PartitionLog | UpstreamLog, offset: int, batches: Sequence[StoredBatch]
+) -> Iterator[tuple[int, int]]:
+    """Yields producer ids and first offsets of the aborted transactions with records in what was read."""
+    if isinstance(log, UpstreamLog):  # it has no list of transactions: each of their batches is named
+        spans = set(log.aborted_batches(batches))
+        for batch in batches:
+            if (batch.base_offset, batch.last_offset) in spans:
+                yield header_of(batch.data).producer_id, batch.base_offset
+    elif batches:
         for transaction in log.transactions.aborted_in(offset, batches[-1].last_offset + 1):
-            result.aborted_transactions.add(
-                producer_id=transaction.producer_id, first_offset=transaction.first_offset
-            )
+            yield transaction.producer_id, transaction.first_offset
