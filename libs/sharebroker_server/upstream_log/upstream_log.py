@@ -472,6 +472,8 @@ class UpstreamLog:
                 while not divergence.ended:
                     found = await client.epoch_end(topic, index, divergence.epoch, READ_SECONDS)
                     divergence.answer(*found, leader.epoch)
+                if divergence.is_other:  # the metadata may be that of a deposed leader
+                    await client.refresh([topic])
                 if client.metadata.leader(topic, index) == leader:
                     break  # else another leader has answered
             self._cluster.check_other_log(self.source, is_other=divergence.is_other)

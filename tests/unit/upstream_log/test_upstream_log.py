@@ -9,6 +9,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_client.core.topic_retention import TopicRetention
+from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.upstream_log import sessions, upstream_cluster, upstream_log
 from sharebroker_server.upstream_log.broker_session import FIRST_PAUSE, LONGEST_PAUSE
 from sharebroker_server.upstream_log.core.epochs import NAME as NOTES
@@ -240,6 +241,26 @@ async def test_a_deposed_leader_makes_no_state_void() -> None:
         harness.cluster.replicas = later
         log = await harness.open()
         assert log.log_end_offset == 4
+        assert (await notes(harness)).truncations == ()
+
+
+async def test_metadata_of_a_deposed_leader_is_refreshed_at_the_opening() -> None:
+    async with running() as harness:
+        harness.cluster.append(batch(2))
+        harness.cluster.elect(1)
+        harness.cluster.append(batch(2))
+        await (await harness.open()).close()
+        later, metadata = harness.cluster.replicas, harness.cluster._metadata
+        harness.cluster.recreate()
+        harness.client.doubt_leaders(TOPIC)
+        await harness.client.refresh([TOPIC])
+
+        def newer() -> Message:
+            harness.cluster.replicas = later
+            return metadata()
+
+        harness.cluster._metadata = newer  # type: ignore[method-assign]
+        assert (await harness.open()).log_end_offset == 4
         assert (await notes(harness)).truncations == ()
 
 
