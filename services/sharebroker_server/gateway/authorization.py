@@ -20,7 +20,7 @@ from sharebroker_server.gateway.client_quotas import QuotaClient
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
 from sharebroker_server.security.authorizer import denial
-from sharebroker_server.security.user_access import caller, requester
+from sharebroker_server.security.user_access import audited, caller, requester
 
 T = TypeVar("T")
 
@@ -275,6 +275,7 @@ class Access(Rights):
     def __init__(self, gateway: Gateway, context: Any) -> None:
         super().__init__(gateway, None if gateway.unrestricted else requester(context))
         self._context = context
+        audited(context)
 
     @property
     def principal(self) -> str:

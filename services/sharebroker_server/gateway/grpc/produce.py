@@ -14,7 +14,7 @@ from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
 from sharebroker_server.gateway.authorization import TOPIC, Access
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.servicers import Items, Servicer, audited, checked, rpc
+from sharebroker_server.gateway.grpc.servicers import Items, Servicer, checked, rpc
 from sharebroker_server.gateway.produce.append import produce, produce_stream
 from sharebroker_server.gateway.produce.publish import publish
 from sharebroker_server.gateway.produce.transactions import end_txn, init_producer_id
@@ -134,7 +134,6 @@ class ProduceServicer(Servicer, ProduceServiceServicer):
     def ProduceStream(
         self, request_iterator: AsyncIterator[pb.ProduceStreamRequest], context: Any
     ) -> AsyncIterator[pb.ProduceStreamResponse]:
-        audited(context)
         access = Access(self._gateway, context)
         requests = _paced(access, request_iterator)
         if access.unrestricted:

@@ -16,8 +16,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.authorization import Access
 from sharebroker_server.gateway.context import Gateway, deadline_of
-from sharebroker_server.security import audit
-from sharebroker_server.security.user_access import requester
+from sharebroker_server.security.user_access import audited
 
 PORTION: Final = 500
 """Items that are authorized in one turn of the event loop."""
@@ -112,11 +111,6 @@ def rpc(
         return response
 
     return cast("Rpc[Q, R]", serve)  # as the class binds it
-
-
-def audited(context: Any) -> None:
-    """Sets the caller of this call as the origin of the changes that it makes."""
-    audit.serving(lambda: audit.RequestOrigin(requester(context), "grpc"))
 
 
 def checked(check: Check) -> Authorized[Any, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.message import Message
+from structlog.testing import capture_logs
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.delivery.v1 import delivery_pb2
@@ -32,6 +33,7 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as s
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_server.gateway.grpc.services import services
+from sharebroker_server.security import audit
 from sharebroker_server.security.acl import AclResourceType
 from sharebroker_server.security.permissions import NONE, PERMISSIONS, Need
 from tests.testkit.authorizer import TableAuthorizer
@@ -338,6 +340,27 @@ async def test_a_call_without_a_right_of_its_row_is_denied(harness: Harness, met
     assert code in {_DENIED[right.type] for right in need.any_of}
     rights = {(right.operation, right.type) for each in PUBLIC[method].needs for right in each.any_of}
     assert {(operation, kind) for operation, kind, _ in authorizer.checked} <= rights
+
+
+@pytest.mark.usefixtures("authorizer")
+@each("method, need", cases())
+async def test_a_denied_call_has_one_audit_line(harness: Harness, method: str, need: Need) -> None:
+    authorizer = harness.gateway.authorizer = TableAuthorizer()
+    for right in need.any_of:
+        authorizer.deny(right.operation, right.type)
+    audit.windows.clear()  # equal denials of earlier cases
+    with capture_logs() as lines:
+        await denial(harness, method, REQUESTS[method.rpartition("/")[2]][need.when])
+    (line,) = [line for line in lines if line["event"] == "authorization denied"]
+    assert (line["operation"], line["resource_type"]) in {
+        (right.operation.name, right.type.name) for right in need.any_of
+    }
+    assert line["resource"] == _RESOURCES[line["resource_type"]] or line["resource"] == "new"
+    caller = (line["principal"], line["host"], line["listener"], line["outcome"])
+    assert caller == ("User:ANONYMOUS", "127.0.0.1", "grpc", "denied")
+
+
+_RESOURCES = {"TOPIC": "flights", "GROUP": "g", "CLUSTER": "kafka-cluster", "TRANSACTIONAL_ID": "t"}
 
 
 async def test_every_public_rpc_has_a_request() -> None:
