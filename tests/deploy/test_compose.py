@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from sharebroker_server.kafka_client.settings import upstream_settings
 from sharebroker_server.routing.router import ROLES
 from tests.architecture.sources import ROOT
 
@@ -98,3 +99,20 @@ def test_prometheus_scrapes_every_broker() -> None:
     (found,) = job["dns_sd_configs"]
     assert set(found["names"]) == set(BROKERS)
     assert found["port"] == 9100
+
+
+def test_the_override_adds_another_kafka_cluster_to_every_broker() -> None:
+    override = yaml.safe_load((ROOT / "deploy/compose/upstream.yml").read_text())["services"]
+    file = "/etc/sharebroker/upstream.properties"
+    options = ["--log=kafka://${UPSTREAM:?}", f"--upstream-config={file}"]
+    assert {name: one["command"] for name, one in override.items()} == {
+        name: [*SERVICES[name]["command"], *options] for name in BROKERS
+    }
+    assert {volume.rpartition("}:")[2] for one in override.values() for volume in one["volumes"]} == {
+        f"{file}:ro"
+    }
+
+
+def test_the_overrides_properties_are_accepted() -> None:
+    settings = upstream_settings(ROOT / "deploy/compose/upstream.properties", "b1:9092,b2:9092")
+    assert settings.addresses == "b1:9092,b2:9092"
