@@ -47,19 +47,34 @@ def spread(resources: Sequence[str], role: str, members: Iterable[ClusterMember]
     member joins or leaves, a few percent of the other members' resources move as well.
     """
     candidates = _candidates(role, members)
-    if not candidates:
-        return {}
+    if len(candidates) < 2:
+        return dict.fromkeys(resources, candidates[0]) if candidates else {}
     owned = dict.fromkeys((member.node_id for member in candidates), 0)
     most, extra = divmod(len(resources), len(candidates))
+    places = [(f"@{member.node_id}".encode(), member.node_id, member) for member in candidates]
+    open_ = _open(places, owned, most + (extra > 0))
     result = {}
     for resource in resources:
-        full = most if extra == 0 else most + 1
-        open_ = [member for member in candidates if owned[member.node_id] < full]
-        chosen = max(open_, key=lambda member: (_weight(resource, member.node_id), member.node_id))
-        owned[chosen.node_id] += 1
-        extra -= owned[chosen.node_id] == most + 1
+        name, weight, node_id, chosen = resource.encode(), b"", -1, candidates[0]
+        for suffix, other_id, member in open_:
+            other = blake2b(name + suffix, digest_size=8).digest()
+            if (other, other_id) > (weight, node_id):
+                weight, node_id, chosen = other, other_id, member
+        owned[node_id] += 1
         result[resource] = chosen
+        if owned[node_id] >= most:
+            extra -= owned[node_id] == most + 1
+            open_ = _open(places, owned, most + (extra > 0))
     return result
+
+
+_Place = tuple[bytes, int, ClusterMember]
+"""A member with its node id, and the end of what its weights are hashed from."""
+
+
+def _open(places: list[_Place], owned: Mapping[int, int], full: int) -> list[_Place]:
+    """Returns the members that own less than `full` resources."""
+    return [place for place in places if owned[place[1]] < full]
 
 
 def _candidates(role: str, members: Iterable[ClusterMember]) -> list[ClusterMember]:

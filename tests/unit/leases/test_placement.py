@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.names import CATALOG, kind_of, partition, shard
 from sharebroker_server.leases.placement import preferred, spread, succeeds
 from sharebroker_server.leases.port import IMPORTING, ClusterMember
-from tests.unit.leases.harness import TTL, Cluster
+from tests.unit.leases.harness import ROLE, TTL, Cluster
 
 
 @pytest.mark.parametrize(
@@ -130,3 +132,18 @@ async def test_unregistered_kinds_are_owned_by_their_role(cluster: Cluster) -> N
     await gateway.reconcile()
     assert await gateway.owner_of("share-coordinator:77") == node.member
     assert await gateway.owner_of("partition:t:0") is None
+
+
+@given(st.integers(0, 60), st.sets(st.integers(1, 99), max_size=7))
+def test_each_resource_is_placed_at_the_best_member_that_has_room(count: int, nodes: set[int]) -> None:
+    members = [ClusterMember(f"{node}/1", node, frozenset({ROLE}), f"node{node}:1") for node in nodes]
+    resources = [f"{ROLE}:{index}" for index in range(count)]
+    owned = dict.fromkeys(nodes, 0)
+    most, extra = divmod(count, len(nodes)) if nodes else (0, 0)
+    placed = spread(resources, ROLE, members)
+    assert list(placed) == (resources if nodes else [])
+    for resource in placed:
+        full = most + 1 if sum(number > most for number in owned.values()) < extra else most
+        having_room = [member for member in members if owned[member.node_id] < full]
+        assert placed[resource] == preferred(resource, ROLE, having_room)
+        owned[placed[resource].node_id] += 1
