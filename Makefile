@@ -101,8 +101,8 @@ bench-spark: $(READY) spark ## Spark source beside Spark's Kafka source (ten min
 load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process (two minutes)
 	@$(BIN)/python -m tests.perf.many $(LOAD)
 
-bench-kafka: kafka ## benchmarks beside a warm Kafka, with the same clients (an hour; BENCH=--quick: one short run)
-	@$(BIN)/python -m tests.perf.kafka.bench $(BENCH)
+bench-kafka: kafka ## benchmarks beside a warm Kafka, with the same clients (an hour; BENCH=--quick: one short run; UPSTREAM=kafka: share groups over it)
+	@$(BIN)/python -m tests.perf.kafka.bench $(if $(UPSTREAM),--upstream) $(BENCH)
 
 bench-compare: $(READY) ## compare two checkouts in interleaved pairs (BEFORE=DIR, AFTER=DIR; 45 minutes)
 	@$(BIN)/python -m tests.perf.compare --before $(BEFORE) --after $(or $(AFTER),.) $(BENCH)

@@ -19,7 +19,13 @@ from rich.console import Console
 from tests.perf.figures import Figures
 from tests.perf.kafka import report
 from tests.perf.kafka.programs import JAVA_VARIABLES, OVER_TLS, PLAIN, QUICK, Programs, Sizes, Target
-from tests.perf.kafka.systems import SYSTEMS, describe, describe_clients
+from tests.perf.kafka.systems import (
+    SYSTEMS,
+    UPSTREAM_PROGRAMS,
+    UPSTREAM_SYSTEMS,
+    describe,
+    describe_clients,
+)
 from tests.perf.processes import BenchFailed, interruptible
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.support.kafka_tools import ToolFailed
@@ -48,7 +54,7 @@ def measure(system: str, folder: Path, sizes: Sizes, names: Collection[str], out
         place = folder / ("tls" if tls else "plain")
         place.mkdir()
         try:
-            with SYSTEMS[system](place, tls) as target:
+            with {**SYSTEMS, **UPSTREAM_SYSTEMS}[system](place, tls) as target:
                 outcome.description = outcome.description or describe(system, target)
                 _run(system, target, sizes, wanted, TLS if tls else "", outcome)
         except (BenchFailed, ToolFailed) as failure:
@@ -81,6 +87,7 @@ def main(
         list[str] | None, typer.Option(help=f"Only these programs, of {', '.join(NAMES)}.")
     ] = None,
     system: Annotated[list[str] | None, typer.Option(help="Only systems with this in their names.")] = None,
+    upstream: Annotated[bool, typer.Option(help="Share consumers over topics of Kafka as well.")] = False,
 ) -> None:
     """Measure both systems, and print the figures side by side."""
     progress = Console(stderr=True)
@@ -92,8 +99,9 @@ def main(
         raise typer.Exit(2)
     for variable in JAVA_VARIABLES:
         os.environ.pop(variable, None)
-    systems = [name for name in SYSTEMS if not system or any(part in name for part in system)]
-    sizes, names = QUICK if quick else Sizes(), only or NAMES
+    known = UPSTREAM_SYSTEMS if upstream else SYSTEMS
+    systems = [name for name in known if not system or any(part in name for part in system)]
+    sizes, names = QUICK if quick else Sizes(), only or (UPSTREAM_PROGRAMS if upstream else NAMES)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in systems}
     with interruptible():
         for turn in range(1 if quick else runs):

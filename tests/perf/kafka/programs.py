@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka.admin import AdminClient
+
 from tests.perf.figures import percentile
 from tests.perf.kafka.librdkafka import PASSES
 from tests.perf.kafka.load import PATIENCE, ProducerReports, Reader, drive, read_sample
@@ -19,6 +21,7 @@ from tests.perf.processes import ROOT, BenchFailed, environment, python
 from tests.perf.procfs import Usage, usage
 from tests.perf.steady import Measured, Meter, Rule
 from tests.support.kafka_jars import CLIENTS, SERVER, JarSet
+from tests.testkit.waiting import until
 
 CLIENT_FLAGS: Final = ("-Xmx512M", "-XX:+UseG1GC")
 """The JVM options of Kafka's own scripts. The compiler of a JVM is never restricted here."""
@@ -80,11 +83,15 @@ QUICK: Final = Sizes(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server to drive: where Kafka clients connect, its processes, and properties for clients (TLS)."""
+    """A server to drive: where Kafka clients connect, its processes, and properties for clients (TLS).
+
+    `upstream` is the Kafka cluster that has its topics, if that is another one.
+    """
 
     bootstrap: str
     pids: tuple[int, ...]
     client_config: Path | None = None
+    upstream: str = ""
 
     def usage(self) -> Usage:
         """CPU and memory of its processes and their children."""
@@ -157,7 +164,7 @@ class Programs:
     def _producer_words(self, topic: str, records: int) -> Sequence[str]:
         words = ["--topic", topic, "--num-records", str(records), "--throughput", "-1"]
         words += ["--record-size", str(RECORD_BYTES), "--command-property", "acks=all"]
-        return [*words, *self._server("--command-config")]
+        return [*words, *self._log("--command-config")]
 
     def _consumer(self, name: str, mode: str, members: int) -> Mapping[str, float]:
         target, sizes = self._target, self._sizes
@@ -217,15 +224,26 @@ class Programs:
 
     def _topic(self, action: str, topic: str, *words: str) -> None:
         main = "org.apache.kafka.tools.TopicCommand"
-        _kafka_tool(main, action, "--topic", topic, *words, *self._server("--command-config"))
+        _kafka_tool(main, action, "--topic", topic, *words, *self._log("--command-config"))
+        if self._target.upstream:
+            admin = AdminClient({"bootstrap.servers": self._target.bootstrap})
+            present = action == "--create"
+            until(lambda: (topic in admin.list_topics(timeout=PATIENCE).topics) == present, PATIENCE)
 
     def _group(self, name: str) -> str:
         """A prefix for groups that no run on this server has used."""
         return f"{name}-{self._runs}"
 
     def _server(self, option: str) -> tuple[str, ...]:
+        return self._address(self._target.bootstrap, option)
+
+    def _log(self, option: str) -> tuple[str, ...]:
+        """The options that name the cluster with the topics."""
+        return self._address(self._target.upstream or self._target.bootstrap, option)
+
+    def _address(self, bootstrap: str, option: str) -> tuple[str, ...]:
         config = self._target.client_config
-        return "--bootstrap-server", self._target.bootstrap, *((option, str(config)) if config else ())
+        return "--bootstrap-server", bootstrap, *((option, str(config)) if config else ())
 
 
 def figures_of(measured: Measured) -> dict[str, float]:

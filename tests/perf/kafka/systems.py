@@ -27,6 +27,8 @@ LIKE_FOR_LIKE: Final = "Sharebroker, everysec"
 """Kafka replies before its records are on the disk, and so does this."""
 
 DURABLE: Final = "Sharebroker, always"
+OVER_KAFKA: Final = "Sharebroker over Kafka 4.3.1"
+"""Share groups of Sharebroker over topics of Kafka. The CPU is that of Sharebroker alone."""
 
 KAFKA_FLAGS: Final = (
     "-Xms1G",
@@ -108,6 +110,20 @@ def sharebroker(folder: Path, tls: bool, fsync: Fsync, checkout: Checkout = HERE
         yield Target(server.kafka, (server.pid,), config)
 
 
+@contextlib.contextmanager
+def sharebroker_over_kafka(folder: Path, tls: bool) -> Iterator[Target]:
+    """Kafka, and Sharebroker with its records there. Raises BenchFailed, also with TLS."""
+    if tls:
+        raise BenchFailed("is measured without TLS only")
+    properties = folder / "upstream.properties"
+    properties.write_text("metadata.max.age.ms=1000\n")
+    with kafka(folder, tls) as below:
+        options = ["--kafka", "127.0.0.1:0", "--log", f"kafka://{below.bootstrap}"]
+        options += ["--upstream-config", str(properties)]
+        with serving(folder, "everysec", options=options) as server:
+            yield Target(server.kafka, (server.pid,), upstream=below.bootstrap)
+
+
 def _client_config(folder: Path, authority: Path) -> Path:
     config = folder / "client.properties"
     config.write_text(
@@ -121,6 +137,16 @@ SYSTEMS: Final[dict[str, Start]] = {
     LIKE_FOR_LIKE: lambda folder, tls: sharebroker(folder, tls, "everysec"),
     DURABLE: lambda folder, tls: sharebroker(folder, tls, "always"),
 }
+"""Those that are compared by default."""
+
+UPSTREAM_SYSTEMS: Final[dict[str, Start]] = {
+    KAFKA: kafka,
+    LIKE_FOR_LIKE: SYSTEMS[LIKE_FOR_LIKE],
+    OVER_KAFKA: sharebroker_over_kafka,
+}
+"""Share groups of Kafka, of Sharebroker's own log, and of Sharebroker over Kafka."""
+
+UPSTREAM_PROGRAMS: Final = ("implicit1", "implicit4", "explicit1", "explicit4", "single1", "idle")
 
 
 def jvm_flags(words: Sequence[str]) -> list[str]:
