@@ -42,7 +42,7 @@ async def leading(kafka: KafkaCluster, topic: str) -> AsyncIterator[Harness]:
     def upstream(store: RecordStore) -> UpstreamLogs:
         return UpstreamLogs(client, store)
 
-    await client.refresh([topic])
+    await client.leader(topic, 0, SECONDS)  # a broker may not have the new topic yet
     harness = Harness(upstream)
     await harness.start()
     try:
