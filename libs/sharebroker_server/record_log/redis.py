@@ -178,10 +178,7 @@ class RedisRecordStore(RecordStore):
         """
         stored = self._partition(partition)
         keys = (stored.lease, stored.log, stored.index, stored.meta, stored.snapshots)
-        try:
-            return bool(await self._begin_import.send(keys, (epoch, archive_id)))
-        except RedisError as error:
-            raise write_failure(partition, error) from error
+        return bool(await await_write(partition, self._begin_import.send(keys, (epoch, archive_id))))
 
     async def extend(self, partition: str, epoch: int, log_end_offset: int) -> None:
         """Moves the end of a log without batches up (never down).

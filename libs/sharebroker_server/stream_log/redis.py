@@ -99,10 +99,10 @@ class RedisStreamLog(StreamLog):
         return known
 
 
-async def await_write(name: str, reply: asyncio.Future[Any]) -> None:
-    """Waits for a write to the named log. Raises LogFenced, LogNotWritten, LogOutcomeUnknown."""
+async def await_write(name: str, reply: asyncio.Future[Any]) -> Any:
+    """Returns the reply to a write to the named log. Raises LogFenced, LogNotWritten, LogOutcomeUnknown."""
     try:
-        await reply
+        return await reply
     except RedisError as error:
         raise write_failure(name, error) from error
 
