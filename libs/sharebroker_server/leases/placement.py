@@ -33,10 +33,8 @@ def preferred(resource: str, role: str, members: Iterable[ClusterMember]) -> Clu
     Leaving members are excluded. When a member joins or leaves, only the resources it gains or had change
     owner. During an import no member should own a coordinator's shard.
     """
-    candidates = _candidates(role, members)
-    return max(
-        candidates, key=lambda member: (_weight(resource, member.node_id), member.node_id), default=None
-    )
+    candidates, name = _candidates(role, members), resource.encode()
+    return max(candidates, key=lambda member: (_weight(name, _suffix(member)), member.node_id), default=None)
 
 
 def spread(resources: Sequence[str], role: str, members: Iterable[ClusterMember]) -> dict[str, ClusterMember]:
@@ -51,13 +49,13 @@ def spread(resources: Sequence[str], role: str, members: Iterable[ClusterMember]
         return dict.fromkeys(resources, candidates[0]) if candidates else {}
     owned = dict.fromkeys((member.node_id for member in candidates), 0)
     most, extra = divmod(len(resources), len(candidates))
-    places = [(f"@{member.node_id}".encode(), member.node_id, member) for member in candidates]
+    places = [(_suffix(member), member.node_id, member) for member in candidates]
     open_ = _open(places, owned, most + (extra > 0))
     result = {}
     for resource in resources:
         name, weight, node_id, chosen = resource.encode(), b"", -1, candidates[0]
         for suffix, other_id, member in open_:
-            other = blake2b(name + suffix, digest_size=8).digest()
+            other = _weight(name, suffix)
             if (other, other_id) > (weight, node_id):
                 weight, node_id, chosen = other, other_id, member
         owned[node_id] += 1
@@ -69,7 +67,7 @@ def spread(resources: Sequence[str], role: str, members: Iterable[ClusterMember]
 
 
 _Place = tuple[bytes, int, ClusterMember]
-"""A member with its node id, and the end of what its weights are hashed from."""
+"""A member after its suffix and its node id."""
 
 
 def _open(places: list[_Place], owned: Mapping[int, int], full: int) -> list[_Place]:
@@ -84,8 +82,12 @@ def _candidates(role: str, members: Iterable[ClusterMember]) -> list[ClusterMemb
     return [member for member in listed if role in member.roles and not member.is_leaving]
 
 
-def _weight(resource: str, node_id: int) -> bytes:
-    return blake2b(f"{resource}@{node_id}".encode(), digest_size=8).digest()
+def _suffix(member: ClusterMember) -> bytes:
+    return f"@{member.node_id}".encode()
+
+
+def _weight(name: bytes, suffix: bytes) -> bytes:
+    return blake2b(name + suffix, digest_size=8).digest()
 
 
 @dataclass(frozen=True, slots=True)
