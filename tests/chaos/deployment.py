@@ -14,7 +14,7 @@ from typing import Final
 
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.keys import Keys
-from tests.support.kafka_server import KafkaCluster, running_kafka
+from tests.support.kafka_server import KafkaCluster, options_over, running_kafka
 from tests.testkit.brokers import ROLES, Program, Serve
 from tests.testkit.namespaces import Machine, machines
 from tests.testkit.proxy import FaultProxy
@@ -148,7 +148,7 @@ async def deployed(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sharebroker-chaos-")))
         redis = stack.enter_context(running("valkey", "--appendonly", "yes", "--appendfsync", "always"))
         kafka = stack.enter_context(running_kafka(folder / "kafka")) if upstream else None
-        options = _over(kafka, folder) if kafka is not None else []
+        options = options_over(kafka.bootstrap, folder) if kafka is not None else []
         names = [(role, number) for role in ROLES for number in (1, 2)]
         here, there = (
             stack.enter_context(machines(len(names))) if apart else ("127.0.0.1", [None] * len(names))
@@ -163,13 +163,6 @@ async def deployed(
             stack.callback(_end, node)
         await asyncio.gather(*(asyncio.to_thread(node.serve.wait) for node in nodes))
         yield Deployment(redis, nodes, kafka)
-
-
-def _over(kafka: KafkaCluster, folder: Path) -> list[str]:
-    """Returns the options of processes over a Kafka cluster, whose new topics they notice within a second."""
-    properties = folder / "upstream.properties"
-    properties.write_text("metadata.max.age.ms=1000\n")
-    return ["--log", f"kafka://{kafka.bootstrap}", "--upstream-config", str(properties)]
 
 
 @dataclass(frozen=True)

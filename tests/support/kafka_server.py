@@ -269,3 +269,13 @@ def _is_registered(port: int) -> bool:
         connection.sendall(request)
         return int.from_bytes(connection.recv(12)[8:12]) > 0
     return False
+
+
+def options_over(bootstrap: str, folder: Path) -> list[str]:
+    """Returns the options of a broker over this Kafka cluster, whose new topics it notices within a second.
+
+    The file of the cluster's properties is written to `folder`.
+    """
+    properties = folder / "upstream.properties"
+    properties.write_text("metadata.max.age.ms=1000\n")
+    return ["--log", f"kafka://{bootstrap}", "--upstream-config", str(properties)]

@@ -17,7 +17,7 @@ from tests.perf.kafka.programs import CLIENT_FLAGS, Target
 from tests.perf.processes import BenchFailed
 from tests.perf.procfs import PROC, Stat, command_line, tree
 from tests.perf.servers import Fsync, serving
-from tests.support.kafka_server import KafkaCluster, Node
+from tests.support.kafka_server import KafkaCluster, Node, options_over
 from tests.support.kafka_tools import ToolFailed
 from tests.testkit.certificates import Authority
 from tests.testkit.servers import free_port
@@ -115,11 +115,8 @@ def sharebroker_over_kafka(folder: Path, tls: bool) -> Iterator[Target]:
     """Kafka, and Sharebroker with its records there. Raises BenchFailed, also with TLS."""
     if tls:
         raise BenchFailed("is measured without TLS only")
-    properties = folder / "upstream.properties"
-    properties.write_text("metadata.max.age.ms=1000\n")
     with kafka(folder, tls) as below:
-        options = ["--kafka", "127.0.0.1:0", "--log", f"kafka://{below.bootstrap}"]
-        options += ["--upstream-config", str(properties)]
+        options = ["--kafka", "127.0.0.1:0", *options_over(below.bootstrap, folder)]
         with serving(folder, "everysec", options=options) as server:
             yield Target(server.kafka, (server.pid,), upstream=below.bootstrap)
 
