@@ -147,6 +147,11 @@ class ClusterClient:
             [await connection.request(DESCRIBE_CONFIGS, request) for request in requests]
         )
 
+    def retention_ms(self, topic: str) -> int:
+        """Returns the age at which the cluster deletes records of a topic; -1 for none, or if unknown."""
+        known = self.retention.get(topic)
+        return -1 if known is None else known.ms
+
     async def listed_offset(
         self, topic: str, partition: int, timestamp: int, timeout: float, *, committed: bool = False
     ) -> ListedOffset:

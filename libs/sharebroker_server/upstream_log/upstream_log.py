@@ -179,8 +179,7 @@ class UpstreamLog:
     @property
     def retention_ms(self) -> int:
         """The age in ms at which the cluster deletes records; -1 without a limit, or if it is unknown."""
-        known = self._cluster.client.retention.get(self.source.topic)
-        return -1 if known is None else known.ms
+        return self._cluster.client.retention_ms(self.source.topic)
 
     @property
     def is_behind(self) -> bool:

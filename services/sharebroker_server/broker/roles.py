@@ -204,8 +204,7 @@ def _retention_ms(base: BrokerContext, name: str) -> int:
         return -1
     if not topic.upstream:
         return base.catalog.topic_config(topic).retention_ms
-    known = None if base.upstream is None else base.upstream.retention.get(name)
-    return -1 if known is None else known.ms
+    return -1 if base.upstream is None else base.upstream.retention_ms(name)
 
 
 def _follow_upstream(base: BrokerContext, host: CatalogHost | None, stack: AsyncExitStack) -> None:
