@@ -145,8 +145,6 @@ class DeliverySession:
         try:
             while self._queue.entries or self._unanswered or not self._finished:
                 await self._queue.filled.wait()
-                if self._scheduled:  # results leave together with the records for which they make room
-                    self._deliver()
                 self._queue.filled.clear()
                 if self._queue.entries:
                     message, size = self._queue.pop(), self._unsent

@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.requests import deliver_stream, stream_messages
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -54,20 +53,6 @@ async def test_events_of_one_loop_iteration_are_one_message(harness: Harness) ->
         await consumer.got_offsets(*range(5))
         before = len(consumer.messages)
         await consumer.acknowledge_all(*(ack(offset) for offset in range(5)))
-        assert len(consumer.messages) == before + 1
-
-
-async def test_results_and_the_records_for_which_they_make_room_are_one_message(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(InFlight, "room", lambda self, _: 5 - self.count)
-    for _ in range(2):
-        await harness.publish(5)
-    async with stream(harness, credit=10) as consumer:
-        await consumer.got_offsets(*range(5))
-        before = len(consumer.messages)
-        await consumer.acknowledge_all(*(ack(offset) for offset in range(5)))
-        assert consumer.offsets == [*range(10)]
         assert len(consumer.messages) == before + 1
 
 
