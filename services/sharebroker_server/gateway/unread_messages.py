@@ -52,10 +52,9 @@ class UnreadMessages:
         return sum(len(connection.waiting) for connection in self._waiting)
 
     async def _reserve(self, stream: UnreadOfStream, size: int) -> None:
-        connection = self._connection_of(stream)
-        if not self._waiting and self._fits(size, connection):
-            self._hold(stream, size)
+        if self._reserve_now(stream, size):
             return
+        connection = self._connection_of(stream)
         waiting = _Waiting(stream, size)
         connection.waiting.append(waiting)
         self._waiting[connection] = None
@@ -70,6 +69,12 @@ class UnreadMessages:
                 self._forget_unused(connection)
                 self._admit()
             raise
+
+    def _reserve_now(self, stream: UnreadOfStream, size: int) -> bool:
+        fits = not self._waiting and self._fits(size, self._connection_of(stream))
+        if fits:
+            self._hold(stream, size)
+        return fits
 
     def _release(self, stream: UnreadOfStream, size: int) -> None:
         size = min(size, stream.bytes)  # nothing is left once the stream is closed
@@ -177,6 +182,10 @@ class UnreadOfStream:
     async def reserve(self, size: int) -> None:
         """Reserves the bytes of a message; waits while other messages use them."""
         await self._all._reserve(self, size)
+
+    def reserve_now(self, size: int) -> bool:
+        """Reserves the bytes of a message; returns False, and reserves nothing, if that has to wait."""
+        return self._all._reserve_now(self, size)
 
     def resize(self, reserved: int, size: int) -> None:
         """Changes the bytes that are reserved for a message to its real size."""

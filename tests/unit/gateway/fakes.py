@@ -167,7 +167,9 @@ class Stream:
     def acknowledged(self) -> list[int]:
         return [ack.id for request in self.requests for ack in request.acknowledgements]
 
-    def deliver(self, partition: int, first: int, last: int, data: bytes = b"batch") -> None:
+    def deliver(
+        self, partition: int, first: int, last: int, data: bytes = b"batch", results: Sequence[int] = ()
+    ) -> None:
         run = delivery.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=1, lock_token=7)
         sent = delivery.Delivery(
             topic_id=TOPIC.topic_id,
@@ -176,7 +178,8 @@ class Stream:
             record_batches=data,
             acquired=[run],
         )
-        self.out.put_nowait(leader.DeliverResponse(deliveries=[sent]))
+        completed = [delivery.AcknowledgementResult(id=number) for number in results]
+        self.out.put_nowait(leader.DeliverResponse(deliveries=[sent], results=completed))
 
 
 class Coordinator:

@@ -272,7 +272,10 @@ class LeaderFanIn:
 
     async def _put(self, output: DeliverOutput) -> None:
         size = sum(len(sent.records) for sent in output.deliveries)
-        if size:
+        if size and not self._unread.reserve_now(size):
+            if any(output._replace(deliveries=[])):  # it does not wait for the memory of the records
+                await self._put(output._replace(deliveries=[]))
+            output = DeliverOutput(output.deliveries, [], [], [])
             await self._unread.reserve(size)
         message = pb.ConsumeResponse()
         fill_delivered(message, output)
@@ -299,7 +302,11 @@ class LeaderFanIn:
             rest = True
             while rest:
                 reserved = self._portion_bytes()
-                await self._unread.reserve(reserved)
+                if not self._unread.reserve_now(reserved):
+                    if message.ListFields():
+                        await self.queue.put((message, 0))
+                        message = pb.ConsumeResponse()
+                    await self._unread.reserve(reserved)
                 portion = await anext(decoded)
                 self._unread.resize(reserved, portion.size)
                 message.records.extend(portion.records)

@@ -23,6 +23,7 @@ from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.requests import ack, assignment, consuming, own_membership, refusal, stream_of
 from tests.unit.gateway.fakes import TOPIC, Stream, member
+from tests.unit.record_log.batches import batch
 
 EVERYTHING = 2**63 - 1
 
@@ -205,6 +206,28 @@ async def test_a_stream_that_is_not_read_ends_when_another_needs_its_memory(
             assert (await refusal(unread)).code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
             await eventually(lambda: harness.gateway.streams == 1)
             assert harness.gateway.unread.bytes == 0
+
+
+@pytest.mark.parametrize("decode", [True, False])
+async def test_results_do_not_wait_for_the_memory_of_records(harness: Harness, decode: bool) -> None:
+    unread = harness.gateway.unread = UnreadMessages(4_000_000)
+    other = unread.stream("other", lambda _error: None)
+    await other.reserve(4_000_000)
+    first = own_membership(0, credit=9)
+    first.subscribe.decode = decode
+    async with consuming(harness, first) as call:
+        await call.read()
+        stream = await stream_of(harness.leader)
+        stream.deliver(0, 0, 0, batch(1), results=[7])
+        received = await call.read()
+        assert [result.id for result in received.results] == [7]
+        assert not received.deliveries
+        assert not received.records
+        await eventually(lambda: unread.waiting == 1)
+        other.read(4_000_000)
+        received = await call.read()
+        assert len(received.deliveries) + len(received.records) == 1
+        assert not received.results
 
 
 def stream() -> LeaderStream:
