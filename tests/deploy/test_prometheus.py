@@ -38,6 +38,7 @@ TROUBLE = {
         "sharebroker_share_group_retention_margin_seconds": "19+0x90",
         "sharebroker_share_group_oldest_unaccepted_seconds": "81+0x90",
     },
+    "SharebrokerUpstreamTruncation": {"sharebroker_upstream_truncations_total": "0+0x50 1+0x40"},
     "SharebrokerGroupWithoutMembers": {
         "sharebroker_share_group_members": "0+0x90",
         'sharebroker_share_group_records{state="ready"}': _STAYS,

@@ -10,6 +10,7 @@ from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.upstream_log.core.chunks import ChunkCache
 from sharebroker_server.upstream_log.fetching import FetchSettings
+from sharebroker_server.upstream_log.metrics import Counters
 
 if TYPE_CHECKING:
     from sharebroker_server.upstream_log.upstream_log import UpstreamLog
@@ -46,15 +47,6 @@ class ReadSettings(NamedTuple):
 
     fetch: FetchSettings = FetchSettings()
     limits: Limits = Limits()
-
-
-class Counters:
-    """Counts since the process started."""
-
-    __slots__ = ("errors", "fetched_bytes", "fetches", "truncations")
-
-    def __init__(self) -> None:
-        self.fetches = self.fetched_bytes = self.errors = self.truncations = 0
 
 
 class UpstreamCluster:

@@ -296,6 +296,7 @@ def _upstream_logs(base: BrokerContext, stack: AsyncExitStack) -> UpstreamLogs |
     )
     logs = UpstreamLogs(base.upstream, base.storage.records, ReadSettings(fetch))
     stack.push_async_callback(logs.close)
+    base.observability.metrics.add(logs.counters.families)
     return logs
 
 
