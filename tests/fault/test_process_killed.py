@@ -107,7 +107,8 @@ async def test_a_delay_continues_after_the_leader_is_killed(cluster: Cluster) ->
         assert await client.acknowledge(group_id, "early", held[:1], RELEASE) == [0]
         await restart(cluster)
         again = await client.acquire_all(group_id, topic, 2, "late")
-        assert monotonic() - released >= 8.0
+        # Both leaders estimate the clock of Redis, each with an error below the round trip of a command.
+        assert monotonic() - released >= 8.0 - 0.05
         assert [(record.text, record.delivery_count) for record in again] == [("1", 1), ("0", 2)]
 
 
