@@ -422,7 +422,8 @@ def test_data_with_another_log_is_refused(upstream: Upstream, tmp_path: Path) ->
     first = Serve(tmp_path, [*data, "--log", log], "first")
     with serving([first]):
         kafka = AdminClient({"bootstrap.servers": str(first.facts["kafka"])})
-        until(lambda: kafka.list_topics(timeout=SECONDS).cluster_id, timeout=SECONDS)  # stored with the log
+        topic = create_topic(upstream.kafka)
+        until(lambda: topic in kafka.list_topics(timeout=SECONDS).topics, timeout=SECONDS)
     command, environment = Serve(tmp_path, data).program
     done = subprocess.run(
         [*command, *data, "--grpc", "127.0.0.1:0", "--kafka", "none"],

@@ -31,7 +31,12 @@ from sharebroker_server.catalog.topics import (
     check_not_internal,
     check_topic_name,
 )
-from sharebroker_server.catalog.upstream_rules import UpstreamCommand, decide_upstream
+from sharebroker_server.catalog.upstream_rules import (
+    FollowCluster,
+    UpstreamCommand,
+    decide_upstream,
+    follow_cluster,
+)
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
@@ -93,7 +98,10 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class NameCluster:
-    """Sets the cluster id, the levels of the features, and where the records are, if there is no id."""
+    """Sets the cluster id, the levels of the features, and where the records are, if there is no id.
+
+    Without addresses it removes those at which no broker ever responded.
+    """
 
     cluster_id: str
     feature_levels: Mapping[str, int] = field(default_factory=dict)
@@ -397,6 +405,8 @@ def _check_resource(
 
 
 def _name_cluster(state: TopicCatalog, command: NameCluster) -> CatalogDecision:
+    if state.cluster_id and state.upstream_addresses and not command.upstream_addresses:
+        return Decision(*follow_cluster(state, FollowCluster("")))
     if state.cluster_id:
         return Decision((), state.cluster_record())
     record = ClusterRecord(

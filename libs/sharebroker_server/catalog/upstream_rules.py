@@ -28,7 +28,10 @@ _FROM_NAME: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class FollowCluster:
-    """Names the cluster that has the records; its id is "" until one of its brokers responded."""
+    """Names the cluster that has the records; its id is "" until one of its brokers responded.
+
+    Without addresses the records are here.
+    """
 
     addresses: str
     cluster_id: str = ""
@@ -64,7 +67,7 @@ def decide_upstream(
             limit; INVALID_TOPIC_EXCEPTION for a name that cannot be used here; UNKNOWN_TOPIC_ID.
     """
     if isinstance(command, FollowCluster):
-        return _follow_cluster(state, command)
+        return follow_cluster(state, command)
     if isinstance(command, FollowTopic):
         return _follow_topic(state, command, most_partitions, now)
     topic = state.topic_by_id(command.topic_id)
@@ -76,13 +79,14 @@ def decide_upstream(
 def check_same_log(state: TopicCatalog, addresses: str, cluster_id: str = "") -> None:
     """Checks that the records are where the stored data expects them.
 
-    `addresses` is "" if they are here. `cluster_id` is "" if it is not known.
+    `addresses` is "" if they are here. `cluster_id` is "" if it is not known. Stored addresses at which no
+    broker ever responded are not binding: they may be misspelt.
 
     Raises:
         KafkaError: POLICY_VIOLATION, with what to do.
     """
     stored = state.upstream_addresses
-    if stored and not addresses:
+    if stored and not addresses and _is_confirmed(state):
         raise _refused(
             f"This data belongs to topics of the Kafka cluster at {stored}; use --log kafka://{stored}."
         )
@@ -99,13 +103,21 @@ def check_same_log(state: TopicCatalog, addresses: str, cluster_id: str = "") ->
         )
 
 
-def _follow_cluster(
+def _is_confirmed(state: TopicCatalog) -> bool:
+    """Whether a broker of the stored cluster responded once. Some clusters have no id."""
+    return bool(state.upstream_cluster_id) or any(topic.upstream for topic in state.topics())
+
+
+def follow_cluster(
     state: TopicCatalog, command: FollowCluster
 ) -> tuple[tuple[CatalogRecord, ...], UpstreamReply]:
+    """Returns the records and the reply of the command. Raises KafkaError as `decide_upstream`."""
     if not state.cluster_id:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The cluster has no id yet.")
     check_same_log(state, command.addresses, command.cluster_id)
     current = state.cluster_record()
+    if state.upstream_cluster_id and not command.cluster_id:
+        return (), current  # the stored addresses are right, these may not be
     record = replace(
         current,
         upstream_addresses=command.addresses,

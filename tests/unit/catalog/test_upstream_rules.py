@@ -86,6 +86,31 @@ def test_the_cluster_is_stored_and_stays() -> None:
     assert catalog.state.upstream_cluster_id == "kafka-1"
 
 
+def test_addresses_without_a_response_do_not_bind() -> None:
+    catalog = Catalog()
+    catalog(FollowCluster("misspelt:9092"))
+    check_same_log(catalog.state, "")
+    check_same_log(catalog.state, HERE, "kafka-1")
+    assert catalog.refuses(CreateTopic("own", ONE, 1)).code == ErrorCode.POLICY_VIOLATION
+    assert catalog(NameCluster("d", upstream_addresses=HERE)) == ()
+    assert catalog(NameCluster("d")) == (ClusterRecord("c"),)
+    catalog(CreateTopic("own", ONE, 1))
+
+
+def test_addresses_without_a_response_keep_the_stored_ones(catalog: Catalog) -> None:
+    assert catalog(FollowCluster("misspelt:9092")) == ()
+    assert catalog.state.upstream_addresses == HERE
+    assert catalog.refuses(NameCluster("d")).code == ErrorCode.POLICY_VIOLATION
+
+
+def test_topics_bind_to_a_cluster_without_id() -> None:
+    catalog = Catalog()
+    catalog(FollowCluster(HERE))
+    catalog(FollowTopic("orders", ONE, 3))
+    assert catalog.refuses(NameCluster("d")).code == ErrorCode.POLICY_VIOLATION
+    assert catalog(FollowCluster("b3:9092")) == (ClusterRecord("c", upstream_addresses="b3:9092"),)
+
+
 def test_a_cluster_without_id_follows_later() -> None:
     catalog = CatalogMachine(BrokerConfig.parse(()))
     with pytest.raises(KafkaError) as failure:

@@ -66,14 +66,23 @@ class CatalogServicer(ClusterServiceServicer):
         """Returns once the cluster has an id; creates one if this process owns the catalog.
 
         `levels` are the levels of the features of a new cluster, whose records are at `upstream_addresses`,
-        "" for here.
+        "" for here: then addresses at which no broker ever responded are removed.
         """
-        while not self._follower.catalog.cluster_id:
+        command = NameCluster(self._cluster_id or new_topic_id(), levels, upstream_addresses)
+        while not self._is_named(upstream_addresses):
             try:
-                await self._write(NameCluster(self._cluster_id or new_topic_id(), levels, upstream_addresses))
+                named = await self._write(command)
             except KafkaError as error:
                 _log.debug("cluster has no id yet", error=str(error))
+            else:
+                if isinstance(named, KafkaError) and named.code is ErrorCode.POLICY_VIOLATION:
+                    _log.error("upstream addresses not removed", reason=named.message)
+                    return
             await asyncio.sleep(_NAMING_PAUSE)
+
+    def _is_named(self, upstream_addresses: str) -> bool:
+        catalog = self._follower.catalog
+        return bool(catalog.cluster_id and (upstream_addresses or not catalog.upstream_addresses))
 
     async def create_user(self, command: CreateUser) -> None:
         """Returns once the user exists and is a super user; creates it if this process owns the catalog."""

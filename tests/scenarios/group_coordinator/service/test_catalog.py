@@ -11,6 +11,7 @@ import pytest
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
+from sharebroker_server.catalog.upstream_rules import FollowCluster
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
 
 
@@ -117,3 +118,21 @@ async def test_owner_of_the_catalog_names_the_cluster(cluster: Cluster, broker: 
         await asyncio.gather(broker.catalog.name_cluster({}), other.catalog.name_cluster({}))
     assert len(broker.follower.catalog.cluster_id) == 22
     assert other.follower.catalog.cluster_id == broker.follower.catalog.cluster_id
+
+
+async def test_addresses_without_a_response_are_removed_at_a_start_without_them(broker: Broker) -> None:
+    async with asyncio.timeout(10):
+        await broker.catalog.name_cluster({}, "misspelt:9092")
+        assert broker.follower.catalog.upstream_addresses == "misspelt:9092"
+        await broker.catalog.name_cluster({})
+    assert broker.follower.catalog.upstream_addresses == ""
+    await broker.create("own", 1)
+
+
+async def test_the_addresses_of_a_cluster_that_responded_stay(broker: Broker) -> None:
+    async with asyncio.timeout(10):
+        await broker.catalog.name_cluster({}, "b1:9092")
+        await broker.until(lambda: broker.catalog_host.shard(0).submit(FollowCluster("b1:9092", "kafka-1")))
+        await broker.follower.wait_for(lambda catalog: bool(catalog.upstream_cluster_id), 5)
+        await broker.catalog.name_cluster({})
+    assert broker.follower.catalog.upstream_addresses == "b1:9092"
