@@ -204,7 +204,8 @@ class ShareGroupPartition:
             self.wake()
         if not (batches or self.core.stopping):
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The log returned no records from {offset} on; it ends at {self._log.log_end_offset}.",
             )
         if request.session in ended_sessions:
             return NotFetched.NO_RECORDS
