@@ -98,6 +98,8 @@ class ClusterClient:
         self._links: dict[tuple[BrokerAddress, str], BrokerLink] = {}
         self._first = 0
         self._refreshing = asyncio.Lock()
+        self._away_at = float("-inf")
+        self._away = ""
         self._stale: set[str] = set()
         self._refreshing_stale = asyncio.Lock()
 
@@ -123,14 +125,24 @@ class ClusterClient:
             failure: KafkaError | None = None
             for address in addresses:
                 try:
-                    return await self._metadata_from(address, topics)
+                    refreshed = await self._metadata_from(address, topics)
                 except KafkaError as error:
                     failure = error
                     self._first += 1
                 except asyncio.CancelledError:  # its caller has waited for this broker in vain
                     self._first += 1
                     raise
-            raise failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "There is no bootstrap address.")
+                else:
+                    self._away = ""
+                    return refreshed
+            failure = failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "There is no bootstrap address.")
+            self._away, self._away_at = failure.message, asyncio.get_running_loop().time()
+            raise failure
+
+    def away_within(self, seconds: float) -> str:
+        """Returns why no broker responded to the last refresh, if that was in the last `seconds`; else ""."""
+        recent = asyncio.get_running_loop().time() - self._away_at <= seconds
+        return self._away if recent else ""
 
     async def refresh_retention(self, topics: Sequence[str]) -> None:
         """Reads the retention of topics from the broker that responded last.

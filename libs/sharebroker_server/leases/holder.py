@@ -53,7 +53,13 @@ from typing_extensions import override
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.aio import SerialExecutor, Turns
-from sharebroker_server.leases.membership import ClusterMembership, FailureDetector, OutageLog, log_expired
+from sharebroker_server.leases.membership import (
+    ClaimLog,
+    ClusterMembership,
+    FailureDetector,
+    OutageLog,
+    log_expired,
+)
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.leases.placement import Placement, ResourceKind, succeeds
 from sharebroker_server.leases.port import (
@@ -104,6 +110,7 @@ class LeaseHolder:
         self._ttl = ttl
         self._clock = clock
         self._outage = OutageLog(clock)
+        self._failed_claims = ClaimLog(clock)
         self._wake = asyncio.Event()
         self._kinds: dict[str, ResourceKind] = {}
         self._placement = Placement(member.owner, self._kinds, partitions)
@@ -397,7 +404,7 @@ class LeaseHolder:
         if isinstance(error, LeasesUnavailable):
             self._outage.failed(error)  # every request that needs a lease claims it: one line for all of them
         elif error is not None:
-            _log.warning("lease claim failed", resource=resource, error=str(error))
+            self._failed_claims.failed(kind_of(resource), resource, error)
 
     async def _claim(self, resource: str) -> Lease:
         if not self.membership.by_owner:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
@@ -224,6 +225,29 @@ class OutageLog:
             seconds = round(self._clock() - self._since, 1)
             _log.warning("lease renewal recovered", seconds=seconds)
         self._since = None
+
+
+class ClaimLog:
+    """Logs failed claims: one line for a kind of resources in `QUIET_PERIOD`, with the number of others.
+
+    Each request claims the lease that it needs, so that failures may come by the thousand.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._next: dict[str, float] = {}
+        self._unlogged: Counter[str] = Counter()
+
+    def failed(self, kind: str, resource: str, error: BaseException) -> None:
+        """Records a failed claim."""
+        now = self._clock()
+        if now < self._next.get(kind, now):
+            self._unlogged[kind] += 1
+            return
+        self._next[kind] = now + QUIET_PERIOD
+        _log.warning(
+            "lease claim failed", resource=resource, error=str(error), unlogged=self._unlogged.pop(kind, 0)
+        )
 
 
 def log_expired(resources: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from typing_extensions import override
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sharebroker_server.record_log.port import RecordStore
 
 _log = structlog.get_logger()
+
+AWAY_SECONDS: Final = 1.0
+"""Seconds after a refresh without response in which no log is opened: `UpstreamCatalog` looks as often."""
 
 
 class UpstreamLogs(UpstreamCluster):
@@ -47,10 +50,18 @@ class UpstreamLogs(UpstreamCluster):
         """Opens the log of a partition, and follows it until it is closed.
 
         `epoch` is that of our lease of the resource. `topic_id` is ignored if the cluster has no topic ids.
+        This fails at once if no broker responded a moment ago: a claim waits for it, and a shutdown for that.
 
         Raises:
             KafkaError: as `UpstreamLog.read`.
         """
+        away = self.client.away_within(AWAY_SECONDS)
+        if away:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{topic}-{partition} cannot be read, no broker of its cluster responds: {away}",
+                retry_after=AWAY_SECONDS,
+            )
         await self.client.leader(topic, partition, OPEN_SECONDS)
         known = self.client.metadata.topics.get(topic)
         if known is None:  # deleted meanwhile

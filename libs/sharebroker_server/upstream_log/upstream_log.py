@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-OPEN_SECONDS: Final = 10.0
-"""The longest time in which a log is opened."""
+OPEN_SECONDS: Final = 5.0
+"""The longest time in which a leader is found for a log, and then in which the log is opened."""
 
 READ_SECONDS: Final = 10.0
 """The longest time of one read, or of one other question to the cluster."""

@@ -273,6 +273,23 @@ async def test_lease_is_released_if_on_acquired_fails(cluster: Cluster, away: bo
     assert (await node.holder.acquire(SHARDS[0])).owner == "1/1"
 
 
+async def test_failed_claims_are_logged_once_a_minute_with_their_number(cluster: Cluster) -> None:
+    node = cluster.node(1, resources=[])
+    await node.round()
+    node.fail_to_open = True
+    with capture_logs() as lines:
+        for seconds in (0, 59, 1):
+            await cluster.pass_time(seconds, node)
+            for shard in SHARDS[:3]:
+                with pytest.raises(RuntimeError, match="cannot open"):
+                    await node.holder.acquire(shard)
+    failed = [line for line in lines if line["event"] == "lease claim failed"]
+    assert [(line["resource"], line["error"], line["unlogged"]) for line in failed] == [
+        (SHARDS[0], "cannot open", 0),
+        (SHARDS[0], "cannot open", 5),
+    ]
+
+
 async def test_reclaim_increases_the_epoch(cluster: Cluster) -> None:
     node = cluster.node(1, resources=SHARDS[:1])
     await node.round()

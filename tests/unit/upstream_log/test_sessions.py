@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.kafka_client.link import BrokerAddress
 from sharebroker_server.upstream_log.fetching import FetchSettings
+from sharebroker_server.upstream_log.sessions import AWAY_SECONDS
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import code_of
@@ -54,3 +59,30 @@ async def test_a_partition_without_leader_cannot_be_opened() -> None:
         harness.cluster.topic_exists = True
         assert await harness.open() is not None
         opening.cancel()
+
+
+async def test_no_log_is_opened_a_moment_after_no_broker_responded() -> None:
+    async with running() as harness:
+        addresses = harness.client._bootstrap
+        harness.client._bootstrap = (BrokerAddress("127.0.0.1", 1),)
+        with pytest.raises(KafkaError):
+            await harness.client.refresh()
+        harness.client._bootstrap = addresses
+        with pytest.raises(
+            KafkaError, match="t-0 cannot be read, no broker of its cluster responds: "
+        ) as failed:
+            await harness.open()
+        assert (failed.value.code, failed.value.retry_after) == (ErrorCode.KAFKA_STORAGE_ERROR, AWAY_SECONDS)
+        await harness.client.refresh()
+        assert await harness.open() is not None
+
+
+async def test_an_old_failure_does_not_prevent_another_attempt() -> None:
+    async with running() as harness:
+        addresses = harness.client._bootstrap
+        harness.client._bootstrap = ()
+        with pytest.raises(KafkaError, match="There is no bootstrap address"):
+            await harness.client.refresh()
+        harness.client._bootstrap = addresses
+        harness.client._away_at -= 2 * AWAY_SECONDS
+        assert await harness.open() is not None
