@@ -91,7 +91,8 @@ class UpstreamCatalog:
         except KafkaError as error:
             self._report("", "upstream topics not followed", error)
         await self._read_retention()
-        return bool(self._follower.catalog.upstream_addresses)
+        catalog = self._follower.catalog
+        return bool(catalog.upstream_cluster_id if metadata.cluster_id else catalog.upstream_addresses)
 
     async def _read_retention(self) -> None:
         now = asyncio.get_running_loop().time()

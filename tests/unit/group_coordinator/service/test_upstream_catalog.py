@@ -106,6 +106,15 @@ async def test_other_processes_only_refresh_their_metadata() -> None:
     assert fixture.requested == [None, None]
 
 
+async def test_looks_are_frequent_until_the_id_of_the_cluster_is_stored() -> None:
+    fixture = CatalogFixture(seen("a"), seen("a"), seen("a", cluster_id=""), owner=False)
+    await fixture.submit(FollowCluster("b1:9092"))  # as a new cluster stores it
+    assert not await fixture.topics.look()
+    await fixture.submit(FollowCluster("b1:9092", "kafka-1"))
+    assert await fixture.topics.look()
+    assert await fixture.topics.look()  # a cluster without id
+
+
 async def test_an_unreachable_cluster_is_stored_and_reported_once() -> None:
     fixture = CatalogFixture(AWAY, AWAY, seen("a"), AWAY)
     with capture_logs() as lines:
