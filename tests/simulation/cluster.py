@@ -20,6 +20,7 @@ from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.routing.router import GATEWAY
 from sharebroker_server.security import audit
+from tests.simulation import following
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.aged import MAX_AGE_MS, AgedProducer
@@ -50,6 +51,7 @@ from tests.simulation.sessions import SessionConsumer
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import Counted, Ended, Healed, Recovered
 from tests.testkit.checker.locks import Limits
+from tests.testkit.kafka_partition import KafkaPartition
 from tests.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
 from tests.testkit.simulator.loop import SimulatedLoop, Stuck, run
 from tests.testkit.simulator.network import Network
@@ -164,11 +166,17 @@ class Cluster:
             limits = replace(limits, delivery_count=plan.queue.attempts, dead_letters=plan.queue.holds)
         history = History(Checker(limits, plan.scale.groups), lambda: loop.now)
         stores = Stores.on(lambda: loop.now)
-        self.around = Surroundings(loop, faults, Network(loop, faults), stores, history, plan)
+        partition = KafkaPartition(following.ELSEWHERE) if plan.following else None
+        self.around = Surroundings(loop, faults, Network(loop, faults), stores, history, plan, partition)
         self._processes = [self._process(number, roles) for number, roles in enumerate(plan.layout, 1)]
         self._admin = self._client()
         self._resumer = Resumer(self._client(), plan.scale.groups, self._is_paused) if plan.breaking else None
         self._recreator = Recreator(self._client(), self._ids_of_returns) if plan.recreating else None
+        self._observed = following.Observed(history)
+        self._kafka = None
+        if partition is not None:
+            history.unjudged.add(following.GROUP)
+            self._kafka = following.Kafka(partition, self._client(), self._observed)
         self._keeper = None if plan.queue is None else QueueKeeper(self._admin, plan.queue)
         self._consumers: dict[Consumer, asyncio.Task[None]] = {}
         self._producers: list[Producer] = []
@@ -224,6 +232,12 @@ class Cluster:
         if self._recreator is not None:
             resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=GROUP)
             resource.configs.add(name="share.auto.offset.reset", value="earliest")
+        if self._kafka is not None:
+            resource = request.resources.add(
+                resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=following.GROUP
+            )
+            for name, value in following.CONFIGS.items():
+                resource.configs.add(name=name, value=value)
         await self._admin.admin("IncrementalAlterConfigs", request)
         for process in self._processes:
             assert process.catalog is not None
@@ -275,6 +289,12 @@ class Cluster:
         if self._recreator is not None:
             self._start(ReturningConsumer(self._client()))
             keeping.append(self._recreator.run(until))
+        if self._kafka is not None:
+            keeping.append(self._kafka.run(until))
+            for kind, name in ((Consumer, "follower"), (StreamConsumer, "streamer")):
+                client = self._client()
+                client.history = self._observed
+                self._start(kind(client, following.GROUP, following.ELSEWHERE, name, following.TEMPER))
         works = (
             self._grow(),
             self._administer(),
@@ -331,6 +351,8 @@ class Cluster:
             consumer.steady = True
         if self._recreator is not None:
             await self._recreator.finish()
+        if self._kafka is not None:
+            await self._kafka.finish()
         self.around.history.add(Healed(self._loop.now))
         accounts = Accounts(self.around, self._admin, (TOPIC, topic_id))
         if self._plan.scale.farewell:

@@ -65,6 +65,9 @@ BREAKING: Final = 1 / 8
 RECREATING: Final = 1 / 8
 """The share of small systems with a topic that is created again."""
 
+FOLLOWING: Final = 1 / 8
+"""The share of small systems with a topic whose records are in a Kafka cluster."""
+
 OFTEN_REJECTED: Final = 60
 """How often a member rejects a record in them, as a weight beside the others of its temper."""
 
@@ -238,6 +241,8 @@ def drawn(seed: int) -> Plan:
         plan = _hesitating(plan, jobs)
     if plan.queue is None and Random(f"recreating {seed}").random() < RECREATING:
         plan = replace(plan, recreating=("n0",))
+    if Random(f"following {seed}").random() < FOLLOWING:
+        plan = replace(plan, following=("k0",))
     # The records of an idempotent producer have timestamps of 1970.
     if plan.idempotent or plan.aged or Random(f"aged {seed}").random() >= AGED:
         return plan

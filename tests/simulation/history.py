@@ -56,6 +56,8 @@ class History:
         """The values of topics that `topics` does not name, by topic id and offset."""
         self.deleted: set[str] = set()
         """Ids of deleted topics: a late request may still be appended to their logs."""
+        self.unjudged: set[str] = set()
+        """Groups whose stored state is not judged."""
         self._ended: set[SharePartitionKey] = set()
         """Deleted state of deleted topics: a late request may initialise it again, and no leader reads it."""
         self.on_step: Callable[[Step, Share], object] = lambda *_: None
@@ -126,6 +128,8 @@ class History:
             return
         for payload in payloads:
             record = self._codec.decode(payload)
+            if record.key.group_id in self.unjudged:
+                continue
             if isinstance(record, ShareCheckpoint | ShareDelta) and record.key not in self._ended:
                 self.add(stored := self._stored(now, record))
                 self._notice_steps(stored)

@@ -87,6 +87,7 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
     ShareGroupPartition,
 )
 from sharebroker_server.stream_log.port import LogNotWritten
+from sharebroker_server.upstream_log.core.epochs import Divergence, EpochHistory
 from tests.simulation.clients import DELAY_MS
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
@@ -471,6 +472,14 @@ def with_id_of_its_name(name: str, _: str, *rest: Any) -> CreateTopic:
     return CreateTopic(name, topic_id_text(md5(name.encode()).digest()), *rest)
 
 
+def never_differs(self: Divergence, leader_epoch: int, end_offset: int, current_epoch: int = -1) -> None:
+    self.epochs = ()
+
+
+def never_void(self: EpochHistory, loaded_under: int) -> None:
+    pass
+
+
 def never_paused(config: GroupConfig, broker: BrokerConfig, share_version: int) -> SharePartitionSettings:
     return replace(share_partition_settings(config, broker, share_version), paused=False)
 
@@ -731,6 +740,16 @@ MUTANTS: Final = (
         "a topic that is created again keeps its id",
         lambda: [patch.object(catalog, "CreateTopic", with_id_of_its_name)],
         (Invariant.RECREATED,),
+    ),
+    Mutant(
+        "the leader epochs of another cluster's log are not compared",
+        lambda: [_on(Divergence, "answer", never_differs)],
+        (Invariant.NOT_HIDDEN,),
+    ),
+    Mutant(
+        "stored state survives the loss of its records",
+        lambda: [_on(EpochHistory, "void_from", never_void)],
+        (Invariant.NOT_HIDDEN,),
     ),
     Mutant(
         "members of a paused group receive records",

@@ -169,7 +169,8 @@ class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, r0 one
     that repeats records with message ids, a0 one of expired records, s0 one of scheduled records, t0 an
     administrator who retries failed records, d0 one who redrives dead letters, b0 one who resumes groups that
-    their circuit breakers paused, n0 one who creates a topic again, j0 a member with durable locks, queue
+    their circuit breakers paused, n0 one who creates a topic again, k0 a topic in
+    a Kafka cluster, j0 a member with durable locks, queue
     the dead letter topic, x0 … traps, grow, split, change, searching, lost, twice, slow, command. Without
     `split` every process has every role.
 
@@ -204,6 +205,7 @@ class Plan:
     redriving: tuple[str, ...] = ()
     breaking: tuple[str, ...] = ()
     recreating: tuple[str, ...] = ()
+    following: tuple[str, ...] = ()
     queue: Queue | None = None
     traps: dict[str, Trap] = field(default_factory=dict)
 
@@ -238,6 +240,7 @@ class Plan:
             *self.redriving,
             *self.breaking,
             *self.recreating,
+            *self.following,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -259,6 +262,7 @@ class Plan:
             redriving=tuple(name for name in self.redriving if not {name, "queue"} & {*parts}),
             breaking=tuple(name for name in self.breaking if name not in parts),
             recreating=tuple(name for name in self.recreating if name not in parts),
+            following=tuple(name for name in self.following if name not in parts),
             queue=None if "queue" in parts else self.queue,
             traps={name: trap for name, trap in self.traps.items() if name not in parts},
             grow=None if "grow" in parts else self.grow,

@@ -19,6 +19,7 @@ from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.features import DEAD_LETTERS, SHARE, new_levels
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.kafka_client.settings import upstream_settings
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.port import ClusterMember
@@ -29,10 +30,12 @@ from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.rpc.server import Service
 from tests.simulation.history import History
 from tests.simulation.plan import Plan
+from tests.testkit.kafka_partition import KafkaPartition
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.simulator.faults import Faults
+from tests.testkit.simulator.kafka import BOOTSTRAP, SimulatedKafkaClient
 from tests.testkit.simulator.loop import SimulatedLoop
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.node import Node
@@ -81,10 +84,23 @@ _CONFIGURED: Final = BrokerConfig.of(
 CONFIG: Final = replace(_CONFIGURED, group_share_partition_max_record_locks=RECORD_LOCKS)
 
 
-def configured(shards: int) -> BrokerConfig:
-    """Returns a config with this many shards of each coordinator that simulated clients use."""
+_UPSTREAM: Final = upstream_settings(None, BOOTSTRAP)
+UPSTREAM: Final = replace(_UPSTREAM, properties=replace(_UPSTREAM.properties, metadata_max_age_ms=1000))
+"""A cluster with the records of a topic; looks at it are as frequent as other retries."""
+
+
+def configured(plan: Plan) -> BrokerConfig:
+    """Returns a config with as many shards of each coordinator as simulated clients use.
+
+    With a Kafka cluster only dead letter topics may be created here; any name counts as one.
+    """
     return replace(
-        CONFIG, offsets_topic_num_partitions=shards, share_coordinator_state_topic_num_partitions=shards
+        CONFIG,
+        offsets_topic_num_partitions=plan.shards,
+        share_coordinator_state_topic_num_partitions=plan.shards,
+        errors_deadletterqueue_topic_name_prefix=""
+        if plan.following
+        else CONFIG.errors_deadletterqueue_topic_name_prefix,
     )
 
 
@@ -113,6 +129,7 @@ class Surroundings:
     stores: Stores
     history: History
     plan: Plan
+    kafka: KafkaPartition | None
 
 
 class WatchedPersister(DefaultPersister):
@@ -233,7 +250,7 @@ class Process:
         records = SimulatedRecordStore(stores.records, connection)
         leases = SimulatedLeaseStore(stores.leases, connection)
         member = ClusterMember(f"{self.number}/{life}", self.number, self.roles, self.address)
-        config = configured(around.plan.shards)
+        config = configured(around.plan)
         features = {SHARE: DEAD_LETTERS} if around.plan.queue is not None else {}
         levels = new_levels(features)
         self.catalog = catalog = MetadataCache(log, config, poll=_FOLLOW, new=levels)
@@ -256,7 +273,15 @@ class Process:
             transaction_shards=config.transaction_state_log_num_partitions,
         )
         stack.push_async_callback(router.close)
-        settings = ServeSettings(config=config, roles=self.roles, features=features)
+        upstream = None
+        if around.kafka is not None:
+            upstream = SimulatedKafkaClient(around.kafka, around.faults, self.address)
+        settings = ServeSettings(
+            config=config,
+            roles=self.roles,
+            features=features,
+            upstream=None if upstream is None else UPSTREAM,
+        )
         patience = replace(_PERSISTER, call_timeout=around.plan.patience)
         persister = WatchedPersister(router, patience, around.history)
         return BrokerContext(
@@ -268,6 +293,7 @@ class Process:
             persister,
             kafka=None,
             access=AccessControl(settings, stack),
+            upstream=upstream,
         )
 
 

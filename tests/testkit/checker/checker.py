@@ -145,6 +145,12 @@ class Checker:
         if event.offsets:
             broken(Invariant.RECREATED, f"{event.topic} {event.offsets} were not delivered")
 
+    def _on_kept(self, event: e.Kept) -> None:
+        if event.missing:
+            broken(Invariant.NOT_HIDDEN, f"{event.topic} {event.missing} were not delivered")
+        if event.repeated:
+            broken(Invariant.FINISHED_STAYS, f"{event.topic} {event.repeated} were delivered again")
+
     def _on_paused(self, event: e.Paused) -> None:
         self._paused.add(event.group)
 
@@ -303,6 +309,7 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Confirmed: Checker._on_confirmed,
     e.Returned: Checker._on_returned,
     e.Undelivered: Checker._on_undelivered,
+    e.Kept: Checker._on_kept,
     e.Paused: Checker._on_paused,
     e.Resumed: Checker._on_resumed,
     e.Breaker: Checker._on_breaker,

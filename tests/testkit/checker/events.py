@@ -220,6 +220,24 @@ class Undelivered(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Unjudged(Event):
+    """An event of a share-partition whose records are in another cluster, for readers; see Kept."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Event):
+    """Of the records that the other cluster kept: those that no member received, and those that a member
+    received after the confirmation that they are finished. Each is an offset and a value.
+    """
+
+    topic: str
+    missing: tuple[tuple[int, str], ...]
+    repeated: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Paused(Event):
     """All leaders know that a group is paused, and no earlier delivery is on its way."""
 

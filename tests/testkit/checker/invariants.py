@@ -35,6 +35,7 @@ class Invariant(Enum):
     LETTER_OF_FAILURE = "a dead letter is that of a record that failed durably, unchanged"
     FOR_ITS_GROUP = "an addressed record is delivered to its group and no other"
     RECREATED = "a topic that was created again has no record and no state of its predecessor"
+    NOT_HIDDEN = "a record is delivered, whatever was finished at its offset before another cluster lost it"
     PAUSED = "a paused group receives no record"
     BREAKS = "a group of which too many records fail is paused"
     RESUMES = "a resumed group is not paused again without new failures"

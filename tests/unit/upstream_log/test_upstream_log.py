@@ -255,9 +255,9 @@ async def test_metadata_of_a_deposed_leader_is_refreshed_at_the_opening() -> Non
         harness.client.doubt_leaders(TOPIC)
         await harness.client.refresh([TOPIC])
 
-        def newer() -> Message:
+        def newer(node: int) -> Message:
             harness.cluster.replicas = later
-            return metadata()
+            return metadata(node)
 
         harness.cluster._metadata = newer  # type: ignore[method-assign]
         assert (await harness.open()).log_end_offset == 4
