@@ -88,6 +88,8 @@ _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _PRODUCER_AT: Final = 43
 _PRODUCER: Final = struct.Struct(">qhi")
+NO_PRODUCER: Final = (-1, -1, -1)
+"""Producer id, epoch and sequence number of a batch without a producer."""
 _AFTER_LENGTH: Final = 12
 
 
@@ -102,7 +104,7 @@ class BatchBuilder:
 
     def __init__(self, codec: CompressionCodec, batch_size: int) -> None:
         # Compression happens below, because aiokafka's lz4 is a hundred times slower than the codec.
-        self._builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, batch_size)
+        self._builder = DefaultRecordBatchBuilder(2, 0, 0, *NO_PRODUCER, batch_size)
         self._codec = codec
         self.count = 0
 
@@ -110,7 +112,7 @@ class BatchBuilder:
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
     ) -> bool:
         """Adds a record; returns False and adds nothing if the batch is full."""
-        if self._builder.append(self.count, timestamp_ms, key, value, list(headers)) is None:
+        if self._builder.append(self.count, timestamp_ms, key, value, [*headers]) is None:
             return False
         self.count += 1
         return True
@@ -120,8 +122,12 @@ class BatchBuilder:
         """Size in bytes so far, before compression."""
         return int(self._builder.size())
 
-    def build(self) -> bytes:
-        """Returns the finished batch, with base offset 0. The builder cannot be used afterwards."""
+    def build(self, producer: tuple[int, int, int] = NO_PRODUCER) -> bytes:
+        """Returns the finished batch, with base offset 0. The builder cannot be used afterwards.
+
+        `producer` has the producer id, the epoch, and the sequence number of the first record.
+        """
+        self._builder.set_producer_state(*producer)
         plain = bytes(self._builder.build())
         return plain if self._codec.number == 0 else _compressed(plain, self._codec)
 

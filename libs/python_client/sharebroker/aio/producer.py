@@ -70,7 +70,8 @@ class Producer(AsyncClient):
         delivery time), REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and
         IllegalStateError when closed.
         """
-        headers = with_own_headers(headers, message_id, deliver_at, deliver_after, now)
+        if message_id is not None or deliver_at is not None or deliver_after is not None:
+            headers = with_own_headers(headers, message_id, deliver_at, deliver_after, now)
         self._since_yield += 1
         if self._since_yield >= _YIELD_EVERY:
             self._since_yield = 0

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _APPEARS_WITHIN: Final = 2.0  # seconds until every broker has a topic that was just created
+_NEVER_READ: Final = float("-inf")
 _IDENTIFIED_WITHIN: Final = 4.0  # seconds of one attempt; less than WARN_AFTER
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -60,7 +61,7 @@ class Sender:
         self._id_warnings = ConnectWarnings("producer", "get a producer id")
         self._last_id = 0
         self._flushing = 0
-        self._metadata_loaded_at: dict[str, float] = {}
+        self._metadata_due: dict[str, float] = {}  # by topic; the client's clock, seconds
 
     def wake(self) -> None:
         """Checks again whether batches are due."""
@@ -199,7 +200,7 @@ class Sender:
                 if result.error_code:
                     error = KafkaError(ErrorCode(result.error_code), result.error_message)
                     if error.code in _TOPIC_CHANGED:
-                        self._metadata_loaded_at.pop(topic.name, None)
+                        self._metadata_due.pop(topic.name, None)
                     self._buffer.fail(batches, error, clock.now(), topic.topic_id)
                 else:
                     self._buffer.complete(
@@ -268,7 +269,7 @@ class Sender:
                 if not error.retriable or clock.now() + wait >= deadline:
                     raise unknown or error from None
             else:
-                self._metadata_loaded_at[topic] = clock.now()
+                self._metadata_due[topic] = clock.now() + self._config.metadata_max_age_ms / 1000
                 return
             await asyncio.sleep(wait)
 
@@ -285,8 +286,7 @@ class Sender:
 
     def needs_metadata(self, topic: str, now: float) -> bool:
         """Whether the topic's partition count is unknown or too old."""
-        since = self._metadata_loaded_at.get(topic)
-        return since is None or now - since > self._config.metadata_max_age_ms / 1000
+        return now > self._metadata_due.get(topic, _NEVER_READ)
 
 
 def _of_transport(error: KafkaError) -> KafkaError:

@@ -64,7 +64,8 @@ class Producer(BlockingClient[Publishing]):
         delivery time), REQUEST_TIMED_OUT (no buffer memory or no server within `max_block_ms`), and
         IllegalStateError when closed.
         """
-        headers = with_own_headers(headers, message_id, deliver_at, deliver_after, now)
+        if message_id is not None or deliver_at is not None or deliver_after is not None:
+            headers = with_own_headers(headers, message_id, deliver_at, deliver_after, now)
         record = (key, value, headers)
         while (sent := self._client.try_send(topic, partition, record, timestamp_ms)) is None:
             self._thread.call(self._client.prepare(topic))

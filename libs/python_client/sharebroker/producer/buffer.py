@@ -17,7 +17,7 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.sequences import ProducerSequences, SequenceStart
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.outcome import Outcome
-from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Header, with_producer
+from sharebroker_protocol.records.batches import CODECS, NO_PRODUCER, BatchBuilder, Header, with_producer
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.records.record import partitioning_key
 
@@ -47,6 +47,7 @@ class PendingBatch(Outcome):
     """
 
     __slots__ = (
+        "_built_for",
         "_data",
         "attempts",
         "base_offset",
@@ -82,13 +83,15 @@ class PendingBatch(Outcome):
         self.sequence: SequenceStart | None = None
         """The number of the first record; None until the batch is sent by an idempotent producer."""
         self._data: bytes | None = None
+        self._built_for: tuple[int, int, int] = NO_PRODUCER
 
     @property
     def data(self) -> bytes:
         """The encoded batch. Reading it closes the batch for further records."""
+        sequence = self.sequence or NO_PRODUCER
         if self._data is None:
-            self._data = self.builder.build()
-        return self._data if self.sequence is None else with_producer(self._data, *self.sequence)
+            self._data, self._built_for = self.builder.build(sequence), sequence
+        return self._data if sequence == self._built_for else with_producer(self._data, *sequence)
 
 
 class Publication:
@@ -224,7 +227,7 @@ class RecordBuffer:
         Raises KafkaError MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION.
         """
         timestamp, key, value, headers = record
-        size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        size = _RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
         if size > self._config.max_request_size:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,

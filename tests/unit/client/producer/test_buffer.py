@@ -271,8 +271,9 @@ def test_missing_state_of_a_producer_renumbers_the_request() -> None:
     add(buffer)
     buffer.complete(drained(buffer), 0, -1)
     sent = add(buffer)
-    lost = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    buffer.fail(drained(buffer), lost, 0.0)
+    batches = drained(buffer)
+    assert numbers(batches) == [(7, 0, 1)]
+    buffer.fail(batches, KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0.0)
     assert not sent.done
     assert numbers(drained(buffer, 1.0)) == [(7, 1, 0)]
 

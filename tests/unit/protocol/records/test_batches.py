@@ -121,6 +121,14 @@ def test_numbered_batch_equals_that_of_an_independent_encoder(compression: str) 
         assert with_producer(plain, 77, 3, 2**31 - 1) == bytes(expected.build())
 
 
+@each("compression", CODECS)
+def test_batch_built_for_a_producer_equals_one_numbered_later(compression: str) -> None:
+    built, numbered = (BatchBuilder(CODECS[compression], 1000) for _ in range(2))
+    for builder in (built, numbered):
+        builder.append(5, b"k", b"v")
+    assert built.build((77, 3, 9)) == with_producer(numbered.build(), 77, 3, 9)
+
+
 def test_key_and_value_may_be_absent() -> None:
     builder = BatchBuilder(CODECS["none"], 1000)
     assert builder.append(0, None, None)
