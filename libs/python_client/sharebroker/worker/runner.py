@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -162,8 +162,7 @@ class Worker:
         records = aiter(consumer)
         while await self._wait_for_slot():
             try:
-                async with asyncio.timeout_at(self._idle_at()):
-                    record = await anext(records)
+                record = await self._next(records)
             except TimeoutError:
                 if self._tasks:
                     self._active_at = _now()
@@ -178,6 +177,14 @@ class Worker:
             else:
                 self._active_at = _now()
                 self._start(record, consumer.processing(record))
+
+    async def _next(self, records: AsyncIterator[Record]) -> Record:
+        """Waits for a record. Raises TimeoutError once the worker is idle."""
+        idle_at = self._idle_at()
+        if idle_at is None:
+            return await anext(records)
+        async with asyncio.timeout_at(idle_at):
+            return await anext(records)
 
     async def _wait_for_slot(self) -> bool:
         """Waits until another record can be handled; returns False once the worker stops."""
@@ -214,22 +221,27 @@ class Worker:
     async def _handle(self, record: Record, processing: AbstractContextManager[None]) -> None:
         task = asyncio.current_task()
         assert task is not None
-        record.watch_lock(partial(self._lock_lost, record))
+        config = self._config
+        if config.on_lock_lost is not None:
+            record.watch_lock(partial(self._lock_lost, config.on_lock_lost, record))
         try:
             failure = await self._attempt(record, processing, task)
         finally:
-            record.watch_lock(None)
+            if record.acquisition.watchers is not None:
+                record.watch_lock(None)
             self._handling.discard(task)
             self._changed.set()
         self._count(record, failure, stopped=task.cancelling() > 0)
         error = await _confirmed(record)
         if error is not None:
             _log.warning("%r: the acknowledgement is not confirmed: %s", record, error.message)
-            await self._run_hook(self._config.on_unconfirmed, record, error)
+            if config.on_unconfirmed is not None:
+                await self._run_hook(config.on_unconfirmed, record, error)
         elif failure is None:
-            await self._run_hook(self._config.on_success, record)
-        else:
-            await self._run_hook(self._config.on_failure, record, failure)
+            if config.on_success is not None:
+                await self._run_hook(config.on_success, record)
+        elif config.on_failure is not None:
+            await self._run_hook(config.on_failure, record, failure)
 
     async def _attempt(
         self, record: Record, processing: AbstractContextManager[None], task: asyncio.Task[None]
@@ -239,8 +251,10 @@ class Worker:
         failure: Exception | None = None
         with suppress(Exception), processing:  # which marks the span of a record that failed
             try:
-                await _confirm_lock(record)
-                await self._run_hook(self._config.on_start, record)
+                if record.acquisition.durable:
+                    await _confirm_lock(record)
+                if self._config.on_start is not None:
+                    await self._run_hook(self._config.on_start, record)
                 await self._call(record)
             except asyncio.CancelledError as cancelled:
                 stopped = task.cancelling() > 0  # otherwise the handler awaited something that was cancelled
@@ -264,10 +278,10 @@ class Worker:
 
     async def _call(self, record: Record) -> None:
         if self._is_coroutine:
-            result = self._handler(record)
-        else:
-            result = await self._threads.call(partial(self._handler, record))
-        if inspect.isawaitable(result):
+            await self._handler(record)
+            return
+        result = await self._threads.call(partial(self._handler, record))
+        if result is not None and inspect.isawaitable(result):
             await result
 
     def _acknowledge(self, record: Record, failure: Exception | None) -> Exception | None:
@@ -302,16 +316,13 @@ class Worker:
             self._too_many_failures.__cause__ = failure
             self._stop()
 
-    def _lock_lost(self, record: Record) -> None:
-        if self._config.on_lock_lost is not None:
-            hook = asyncio.ensure_future(self._run_hook(self._config.on_lock_lost, record))
-            self._tasks.add(hook)
-            hook.add_done_callback(self._ended)
+    def _lock_lost(self, hook: Callable[..., Awaitable[Any] | Any], record: Record) -> None:
+        running = asyncio.ensure_future(self._run_hook(hook, record))
+        self._tasks.add(running)
+        running.add_done_callback(self._ended)
 
-    async def _run_hook(self, hook: Callable[..., Awaitable[Any] | Any] | None, *arguments: object) -> None:
+    async def _run_hook(self, hook: Callable[..., Awaitable[Any] | Any], *arguments: object) -> None:
         """Calls a hook; logs its exception."""
-        if hook is None:
-            return
         try:
             result = hook(*arguments)
             if inspect.isawaitable(result):
@@ -348,24 +359,36 @@ def _failure_of(kind: AcknowledgeType, failure: Exception | None) -> Exception |
 
 async def _confirm_lock(record: Record) -> None:
     """Waits until a durable lock is stored; raises _NotStartedError if it was lost before."""
-    if record.acquisition.durable:
-        try:
-            await record.renew()
-        except KafkaError as error:
-            raise _NotStartedError from error
+    try:
+        await record.renew()
+    except KafkaError as error:
+        raise _NotStartedError from error
 
 
 async def _confirmed(record: Record) -> KafkaError | None:
     """Waits for the outcome of the acknowledgement; returns its error."""
-    try:
-        async with asyncio.timeout(_CONFIRMATION_TIMEOUT):
-            if record.acknowledgement is not None:
-                await record.acknowledgement
-    except KafkaError as error:
-        return error
-    except TimeoutError:
-        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The acknowledgement is not confirmed yet.")
-    return None
+    acknowledgement = record.acknowledgement
+    if acknowledgement is None:
+        return None
+    if not acknowledgement.done:
+        # `asyncio.timeout` costs more than the rest of a record's task.
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        resume = partial(_resume, waiting)
+        acknowledgement.when_done(resume)
+        timer = loop.call_later(_CONFIRMATION_TIMEOUT, resume)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+    if acknowledgement.done:
+        return acknowledgement.error
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The acknowledgement is not confirmed yet.")
+
+
+def _resume(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _now() -> float:

@@ -24,6 +24,7 @@ from sharebroker import (
     Worker,
     WorkerConfig,
 )
+from sharebroker.worker import runner
 from sharebroker.worker.config import Handler
 from sharebroker_protocol.records.record import AcknowledgeType
 from tests.testkit.waiting import eventually
@@ -356,6 +357,20 @@ async def test_lost_lock_is_logged_once_and_calls_the_hook(
             stream.answer(ErrorCode.INVALID_RECORD_STATE)
         await eventually(lambda: hooks.names() == ["on_start", "on_lock_lost", "on_unconfirmed"])
     assert sum("lock on flights-0@0 (delivery 1) was lost" in entry.message for entry in caplog.records) == 1
+
+
+async def test_missing_confirmation_is_reported(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_CONFIRMATION_TIMEOUT", 0.01)
+    hooks = Hooks()
+    gateway.auto_answer = False
+    async with running(worker_of(gateway, succeeding, **hooks.settings())):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await eventually(lambda: hooks.names() == ["on_start", "on_unconfirmed"])
+        stream.answer()
+    assert hooks.calls[1][2].code is ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_stop_lets_running_handlers_finish(gateway: FakeGateway) -> None:
