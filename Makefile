@@ -163,13 +163,15 @@ spark-package: spark ## pack the Spark source for spark-submit: build/sharebroke
 spark-crashes: $(READY) spark ## kill driver, executor and server at each moment of a Spark batch (ten minutes)
 	$(BIN)/python -m pytest -q tests/spark/crashes.py tests/spark/clusters.py
 
-$(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject.toml libs/spark_source/environment.sh
+$(SPARK)/.ready: $(addprefix libs/spark_source/,requirements.lock pyproject.toml environment.sh archive_classes.py)
 	@$(PYTHON) -m venv $(SPARK)
 	@echo "Installing Spark into $(SPARK) ..."
 	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r libs/spark_source/requirements.lock
 	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
 	  -e libs/protocol -e libs/python_client -e libs/spark_source
 	@sh libs/spark_source/environment.sh $(SPARK)
+	@$(SPARK)/bin/python libs/spark_source/archive_classes.py $(SPARK) >$(SPARK)/archive.log 2>&1 || \
+	  echo "Spark starts slowly: no class data archive was written ($(SPARK)/archive.log)"
 	@touch $@
 
 pipeline: $(READY) $(SPARK)/.ready ## run all flights through the Spark pipeline with a kill in between (PIPELINE='--rows 20000')

@@ -25,7 +25,7 @@ def command(
 
 def finished(line: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
     """Runs it to its end."""
-    environment = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -Xshare:auto"}  # for short runs
+    environment = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}  # for short runs
     return subprocess.run(
         line, capture_output=True, text=True, timeout=seconds, check=False, cwd="/", env=environment
     )

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from sharebroker_server.pipeline.spark_process import java_options
 from tests.architecture.sources import ROOT
 from tests.testkit.waiting import until
 
@@ -104,8 +105,9 @@ def variables(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(folder),
         "TMPDIR": str(folder),
         # Short-lived code is not worth optimised compilation.
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
-        f"-Djava.io.tmpdir={folder}",
+        "JDK_JAVA_OPTIONS": java_options(
+            ENVIRONMENT, f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={folder}"
+        ),
     }
     if (home := ENVIRONMENT / "spark-home").exists():  # Python's modules are compiled there
         environment["SPARK_HOME"] = str(home)

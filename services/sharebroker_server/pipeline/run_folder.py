@@ -57,7 +57,7 @@ class RunFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.code = self.folder / "project"
-        self.settings = self.folder / "conf"
+        self.settings = self.folder / "spark.properties"
         self.spec = self.code / _PACKAGE / "spark-pipeline.yml"
         self.report = self.folder / "report"
         self.log = self.folder / "spark.log"
@@ -141,10 +141,9 @@ class RunFolder:
         self.spec.write_text(json.dumps(spec, indent=1))  # JSON is YAML
         if not spark.is_local:
             self._pack()
-        self.settings.mkdir(exist_ok=True)
         values = {name: value.replace("\\", "\\\\") for name, value in self._spark(spark).items()}
         lines = [f"{name} {value}\n" for name, value in values.items()]  # a file of Java's properties
-        (self.settings / "spark-defaults.conf").write_text("".join(lines))
+        self.settings.write_text("".join(lines))
 
     def _place(self, name: str, spark: SparkOptions) -> str:
         return f"{spark.storage.rstrip('/')}/{name}" if spark.storage else (self.folder / name).as_uri()

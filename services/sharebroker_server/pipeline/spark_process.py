@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from sharebroker_server.pipeline.run_folder import RunFolder
 VARIABLE: Final = "SHAREBROKER_SPARK"
 _NAME: Final = ".venv-spark"
 _HOME: Final = "spark-home"
+_CLASSES: Final = "classes.jsa"
 _PARTS: Final = (".ready", "bin/python", _HOME)
 """The files of a complete environment; older ones lack the last."""
 
@@ -68,6 +70,16 @@ def python_of(spark: Path) -> str:
     return str(spark / "bin" / "python")
 
 
+def java_options(spark: Path, others: str) -> str:
+    """Returns the flags of Spark's JVMs: other flags, and the class data archive of the environment, if any.
+
+    The archive halves the start of Spark. A JVM ignores one that others wrote, and would print why.
+    """
+    archive = spark / _CLASSES
+    flags = f'-Xshare:auto -Xlog:cds*=off "-XX:SharedArchiveFile={archive}"' if archive.exists() else ""
+    return f"{others} {flags}".strip()
+
+
 def variables(
     spark: Path, folder: RunFolder, inherited: Mapping[str, str], *, local: bool = True
 ) -> dict[str, str]:
@@ -76,14 +88,16 @@ def variables(
     If the machine has no Java, the environment's own is used. Unless Spark is local, its driver listens on
     the machine's address, and the inherited PYSPARK_PYTHON is the Python of executors.
     """
-    excluded = ("SPARK_REMOTE", "PYTHONHOME", "VIRTUAL_ENV")
+    excluded = ("SPARK_CONF_DIR", "SPARK_REMOTE", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in inherited.items() if name not in excluded}
     environment |= {
         "SPARK_HOME": str(spark / _HOME),
         "PYSPARK_DRIVER_PYTHON": python_of(spark),
         "PYTHONPATH": str(folder.code),
         "PYTHONUNBUFFERED": "1",
-        "SPARK_CONF_DIR": str(folder.settings),
+        # A folder of settings would be part of the class path, and the JVM rejects a class data archive then.
+        "PYSPARK_SUBMIT_ARGS": shlex.join(["--properties-file", str(folder.settings), "pyspark-shell"]),
+        "JDK_JAVA_OPTIONS": java_options(spark, inherited.get("JDK_JAVA_OPTIONS", "")),
         "GRPC_VERBOSITY": "ERROR",
         "TZ": "UTC",  # of the report
         "MPLCONFIGDIR": str(spark / "matplotlib"),

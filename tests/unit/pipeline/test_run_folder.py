@@ -20,7 +20,7 @@ CODE = Path(sharebroker_server.pipeline.__file__).parent
 
 
 def defaults(folder: RunFolder) -> dict[str, str]:
-    lines = (folder.settings / "spark-defaults.conf").read_text().splitlines()
+    lines = folder.settings.read_text().splitlines()
     return {name: value for name, _, value in (line.partition(" ") for line in lines)}
 
 

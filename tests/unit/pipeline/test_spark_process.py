@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -47,13 +48,29 @@ def test_environment_variables_are_not_inherited(tmp_path: Path) -> None:
         "PYTHONPATH": "/here",
         "VIRTUAL_ENV": "/v",
         "SPARK_REMOTE": "sc://x",
+        "SPARK_CONF_DIR": "/etc/spark",
         "JAVA_HOME": "/j",
         "A": "b",
     }
     folder = RunFolder(tmp_path)
     found = variables(tmp_path, folder, inherited)
     assert (found["A"], found["JAVA_HOME"], found["PYTHONPATH"]) == ("b", "/j", str(folder.code))
-    assert not {"VIRTUAL_ENV", "SPARK_REMOTE"} & found.keys()
+    assert not {"VIRTUAL_ENV", "SPARK_REMOTE", "SPARK_CONF_DIR"} & found.keys()
+
+
+def test_settings_of_the_folder_are_passed_whatever_its_name(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "a folder's")
+    arguments = shlex.split(variables(tmp_path, folder, {})["PYSPARK_SUBMIT_ARGS"])
+    assert arguments == ["--properties-file", str(folder.settings), "pyspark-shell"]
+
+
+def test_class_data_archive_is_used_where_the_environment_has_one(tmp_path: Path) -> None:
+    inherited = {"JDK_JAVA_OPTIONS": "-Xint"}
+    assert variables(tmp_path, RunFolder(tmp_path), inherited)["JDK_JAVA_OPTIONS"] == "-Xint"
+    (tmp_path / "classes.jsa").touch()
+    found = shlex.split(variables(tmp_path, RunFolder(tmp_path), inherited)["JDK_JAVA_OPTIONS"])
+    assert found[0] == "-Xint"
+    assert found[-1] == f"-XX:SharedArchiveFile={tmp_path}/classes.jsa"
 
 
 def test_driver_of_a_cluster_is_reachable_and_executors_have_their_python(tmp_path: Path) -> None:
