@@ -37,7 +37,7 @@ run: $(READY) $(if $(UPSTREAM),kafka) ## serve, and process 336,776 flights with
 test test-fast properties: export PYTHONDONTWRITEBYTECODE :=
 
 test: $(READY) ## run all tests; repeat failed ones once and list those that pass then
-	$(BIN)/python -m pytest -p tests.testkit.retry_failed -n 4 --dist loadgroup
+	$(BIN)/python -m pytest -p tests.testkit.retry_failed -n 5 --dist loadgroup
 
 test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
 	$(BIN)/python -m tests.testkit.parts 3 tests/architecture tests/unit tests/property tests/scenarios \

@@ -67,7 +67,13 @@ def compile_cores(folder: Path) -> None:
     os.chdir(ROOT)  # module names follow from relative paths
     modules = sorted(str(path) for core in CORES for path in Path(core).glob("*.py"))
     with TemporaryDirectory() as generated:
-        extensions = mypycify(modules, debug_level="0", target_dir=generated, group_name="sharebroker")
+        extensions = mypycify(
+            modules,
+            opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"),  # as for mypy's own wheel
+            debug_level="0",
+            target_dir=generated,
+            group_name="sharebroker",
+        )
         command = build_ext(Distribution({"ext_modules": extensions}))
         command.build_lib, command.build_temp = str(folder), generated
         command.ensure_finalized()

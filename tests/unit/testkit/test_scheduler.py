@@ -30,11 +30,16 @@ class Worker:
         return len(self.received) > (0 if self.shutting_down else 1)
 
 
-def run(collection: list[str], workers: int, crashes: set[str]) -> tuple[Counter[str], list[str]]:
-    """Returns how often each test started, and the tests that are reported as crashed."""
+def scheduling(workers: int) -> Any:
+    """Returns the scheduler of a run with so many workers."""
     options = {"tx": ["popen"] * workers, "loadscopereorder": True, "debug": False}
     config: Any = SimpleNamespace(getvalue=options.__getitem__, option=SimpleNamespace(**options))
-    scheduler: Any = GroupScheduling(config)
+    return GroupScheduling(config)
+
+
+def run(collection: list[str], workers: int, crashes: set[str]) -> tuple[Counter[str], list[str]]:
+    """Returns how often each test started, and the tests that are reported as crashed."""
+    scheduler = scheduling(workers)
     started: Counter[str] = Counter()
     crashed: list[str] = []
 
@@ -83,3 +88,15 @@ def test_a_crash_costs_one_test_and_no_other(collection: list[str], workers: int
 def test_tests_that_always_crash_run_once(collection: list[str], workers: int) -> None:
     started, crashed = run(collection, workers, set(collection))
     assert Counter(crashed) == started == Counter(collection)
+
+
+def test_the_last_worker_begins_at_the_end() -> None:
+    collection = [f"a.py::test_{number}" for number in range(12)]
+    scheduler, nodes = scheduling(3), [Worker() for _ in range(3)]
+    for node in nodes:
+        scheduler.add_node(node)
+        scheduler.add_node_collection(node, collection)
+    scheduler.schedule()
+    first, second, last = ({*node.received} for node in nodes)
+    assert first | second == {*range(len(first | second))}
+    assert last == {*range(12 - len(last), 12)}
