@@ -155,7 +155,7 @@ kafka: $(READY) ## download Apache Kafka's jars, and install its tools in .cache
 kafka-upstream: kafka ## download Apache Kafka 2.8 and 3.9 as well, for tests over clusters without share groups
 	@$(BIN)/python -m tests.support.kafka_jars --upstream
 
-spark: $(SPARK)/.ready ## create Spark's environment (1 GB), for the Spark source and its tests
+spark: $(SPARK)/.ready ## create Spark's environment (1.4 GB), for the Spark source and its tests
 
 spark-package: spark ## pack the Spark source for spark-submit: build/sharebroker-spark.zip
 	@$(SPARK)/bin/python libs/spark_source/package.py build/sharebroker-spark.zip && echo build/sharebroker-spark.zip
