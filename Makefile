@@ -17,8 +17,10 @@ VERSION_FILE := libs/protocol/sharebroker_protocol/version.py
 VERSION = $(shell sed -n 's/^__version__.*"\(.*\)"/\1/p' $(VERSION_FILE))
 PACKAGES := pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml $(VERSION_FILE)
 
+SCAN := libs/sharebroker_server/record_log/core/record_scan.py
+
 # A checkout changes the times of the lists. Packages are installed again only if the content differs.
-$(READY): requirements.lock $(PACKAGES)
+$(READY): requirements.lock $(PACKAGES) $(SCAN)
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3.11 python3.11-venv"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 2; }
 	@cmp -s requirements.lock $(VENV)/.lock || { \
@@ -28,6 +30,8 @@ $(READY): requirements.lock $(PACKAGES)
 	@cat $(PACKAGES) | cmp -s - $@ || \
 	  $(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
 	  -e . -e libs/protocol -e libs/python_client
+	@rm -f $(SCAN:.py=*.so) && if [ "$(SHAREBROKER_PURE)" != 1 ] && command -v cc >/dev/null; then \
+	  $(BIN)/python hatch_build.py >/dev/null 2>&1 || echo "Records are validated without compiled code."; fi
 	@cat $(PACKAGES) > $@
 
 run: $(READY) $(if $(UPSTREAM),kafka) ## serve, and process 336,776 flights with eight workers (ONCE=1: exit then; UPSTREAM=kafka: over a real Kafka)

@@ -1,5 +1,7 @@
 """Compiles cores, which do no I/O, with mypyc: `python hatch_build.py FOLDER`, or for a wheel.
 
+Without FOLDER it compiles only the scan of records, beside its source (see `record_scan`).
+
 The folder is a portion of the namespace package `sharebroker_server`. If it comes before the sources in
 `sys.path`, Python imports its modules instead of theirs. The sources stay as they are, and are always there.
 In a wheel, a .pth file places the folder there, unless SHAREBROKER_PURE is set.
@@ -25,6 +27,9 @@ CORES: Final = (
 )
 """Folders of modules that are compiled. Neither they nor the folders above have an `__init__.py`: such a
 package has one path only."""
+
+SCAN: Final = "libs/sharebroker_server/record_log/core/record_scan.py"
+"""The module that is worth its lines only when it is compiled; `make setup` compiles it."""
 
 FOLDER: Final = "sharebroker_compiled"
 """The folder of the compiled modules in a wheel."""
@@ -59,20 +64,32 @@ class CompiledCores(BuildHookInterface[Any]):
 
 def compile_cores(folder: Path) -> None:
     """Compiles the cores into a folder, which has extension modules only; needs a C compiler."""
+    modules = sorted(str(path.relative_to(ROOT)) for core in CORES for path in (ROOT / core).glob("*.py"))
+    _compile(modules, folder.absolute(), group_name="sharebroker")
+
+
+def compile_scan() -> None:
+    """Compiles the scan of records beside its source; processes that have loaded it keep the former file."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=ROOT / "build") as folder:
+        _compile([SCAN], Path(folder))
+        for path in Path(folder).rglob("*.so"):
+            path.replace((ROOT / SCAN).with_name(path.name))
+
+
+def _compile(modules: list[str], folder: Path, group_name: str | None = None) -> None:
     from mypyc.build import mypycify  # only the build needs it
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
 
-    folder = folder.absolute()
     os.chdir(ROOT)  # module names follow from relative paths
-    modules = sorted(str(path) for core in CORES for path in Path(core).glob("*.py"))
     with TemporaryDirectory() as generated:
         extensions = mypycify(
             modules,
             opt_level=os.environ.get("MYPYC_OPT_LEVEL", "3"),  # as for mypy's own wheel
             debug_level="0",
             target_dir=generated,
-            group_name="sharebroker",
+            group_name=group_name,
         )
         command = build_ext(Distribution({"ext_modules": extensions}))
         command.build_lib, command.build_temp = str(folder), generated
@@ -81,4 +98,7 @@ def compile_cores(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    compile_cores(Path(sys.argv[1]))
+    if len(sys.argv) > 1:
+        compile_cores(Path(sys.argv[1]))
+    else:
+        compile_scan()

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.config.topic import TopicConfig
+from sharebroker_server.record_log.core import record_scan
 from sharebroker_server.record_log.core.batch import (
     HEADER_SIZE,
     SMALLEST_RECORD,
@@ -30,6 +30,9 @@ from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.schedules import DeliveryLimits
 from sharebroker_server.record_log.record_headers import RecordHeaders, has_ids, message_id, offset_of
 from sharebroker_server.record_log.unpacking import unpack
+
+if TYPE_CHECKING:
+    from sharebroker_server.config.topic import TopicConfig
 
 _NO_TIMESTAMP: Final = -1
 _UNLIMITED: Final = (1 << 63) - 1
@@ -168,6 +171,12 @@ _LARGE_BATCH: Final = 1 << 20
 _LARGE_RECORD: Final = 128 << 10
 """The bytes of a record from which on its headers are counted before they are read."""
 
+_SCANNED_RECORDS: Final = 10 * SLICE_RECORDS
+"""The most records that the compiled scan reads in one step, about a millisecond."""
+
+_SCANS: Final = not record_scan.__file__.endswith(".py")
+"""Whether the scan is compiled. As source it is slower than the decoder."""
+
 _CODEC_MASK: Final = 0x07
 
 
@@ -256,6 +265,8 @@ def record_slices(header: BatchHeader, plain: Buffer, values: RecordHeaders | No
             headers.
     """
     read_one = offset_of if values is None else values.reader(header.record_count, plain)
+    if read_one is offset_of and _SCANS and _is_scanned(header, plain):
+        return
     try:
         found, read = map(read_one, DefaultRecordBatch(plain)), 0
         for size in _slice_sizes(header, plain):
@@ -268,6 +279,13 @@ def record_slices(header: BatchHeader, plain: Buffer, values: RecordHeaders | No
             raise _mismatch()
     except (CorruptRecordException, UnicodeDecodeError, IndexError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The batch contains unreadable records.") from error
+
+
+def _is_scanned(header: BatchHeader, plain: Buffer) -> bool:
+    """Returns whether the scan accepts the records; the decoder decides about all others."""
+    if len(plain) > _LARGE_BATCH or header.record_count > _SCANNED_RECORDS:
+        return False
+    return record_scan.has_consecutive_records(bytes(plain), HEADER_SIZE, header.record_count)
 
 
 def stored_ids(batch: StoredBatch) -> Generator[None, None, Sequence[int | None]]:

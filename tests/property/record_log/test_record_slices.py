@@ -50,12 +50,13 @@ def accepted_in_slices(data: bytes) -> bool:
     return True
 
 
-@given(st.lists(records, min_size=1, max_size=20), changes, st.integers(1, 300), st.booleans())
+@given(st.lists(records, min_size=1, max_size=20), changes, st.integers(1, 300), st.booleans(), st.booleans())
 def test_slices_accept_the_same_batches_as_one_pass(
     some: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
     changed: list[tuple[int, int]],
     slice_bytes: int,
     large: bool,
+    scans: bool,
 ) -> None:
     good = built(some)
     plain = bytearray(good[HEADER_SIZE:])
@@ -67,5 +68,6 @@ def test_slices_accept_the_same_batches_as_one_pass(
         patch.object(record_validation, "_LARGE_BATCH", 0 if large else 1 << 20),
         patch.object(record_validation, "_LARGE_RECORD", slice_bytes),
         patch.object(record_validation, "SLICE_RECORDS", 3),
+        patch.object(record_validation, "_SCANS", scans),
     ):
         assert accepted_in_slices(data) == accepted_at_once(data)
