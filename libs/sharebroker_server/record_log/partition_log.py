@@ -233,10 +233,26 @@ class PartitionLog:
         if headers is None:
             values = self.settings.record_headers()
             headers = self.settings.headers(data, self.now_ms, values)
+        return await self.begin_append(data, headers, values, verified, duplicate_offsets=duplicate_offsets)
+
+    def begin_append(
+        self,
+        data: Buffer,
+        headers: list[BatchHeader],
+        values: RecordHeaders | None,
+        verified: Verified | None = None,
+        *,
+        duplicate_offsets: bool = False,
+    ) -> asyncio.Future[Appended]:
+        """Queues an append of validated batches; returns its outcome, which fails as `append` does.
+
+        Raises:
+            KafkaError: the append is not queued, as `append`.
+        """
         if values is None:
-            return await self._enqueue(RecordsAppend(data, headers, verified))
+            return self._queued(RecordsAppend(data, headers, verified))
         ids, times = values.used_ids(), values.used_times()
-        return await self._enqueue(RecordsAppend(data, headers, verified, ids, times, duplicate_offsets))
+        return self._queued(RecordsAppend(data, headers, verified, ids, times, duplicate_offsets))
 
     async def end_transaction(self, marker: Marker) -> Appended:
         """Appends a marker, even if the producer has no transaction here.
@@ -246,7 +262,7 @@ class PartitionLog:
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; else as `append`.
         """
-        return await self._enqueue(MarkerAppend(marker))
+        return await self._queued(MarkerAppend(marker))
 
     async def recall(self, offset: int, now_ms: Callable[[], float]) -> None:
         """Recalls a scheduled record: share groups archive it.
@@ -260,7 +276,7 @@ class PartitionLog:
         if not self.log_start_offset <= offset < self.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The log has no offset {offset}.")
         known = self.transactions.schedules.is_recalled(offset)
-        await self._enqueue(RecallAppend(offset, now_ms))
+        await self._queued(RecallAppend(offset, now_ms))
         if not known:
             self.recalled += 1
             check_not_due(offset, self.transactions.schedules.due_of(offset), now_ms())
@@ -274,7 +290,7 @@ class PartitionLog:
         Raises:
             KafkaError: errors of `decide` and `NotesDraft.set`; else as `append`.
         """
-        return await self._enqueue(NotedAppend(decide, size))
+        return await self._queued(NotedAppend(decide, size))
 
     @property
     def is_behind(self) -> bool:
@@ -456,7 +472,7 @@ class PartitionLog:
 
     # Appends
 
-    async def _enqueue(self, append: Append) -> Appended:
+    def _queued(self, append: Append) -> asyncio.Future[Appended]:
         self._check_phase(LogPhase.OPEN)
         try:
             self._queue.add(append, self.settings.max_pending_bytes)
@@ -465,13 +481,9 @@ class PartitionLog:
             raise
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_groups())
-        result = append.result
-        # The error's traceback refers to this frame: a cycle would keep the records of rejected requests.
-        del append
-        try:
-            return await result
-        finally:
-            del result
+        # Callers await it without a local variable: the error's traceback refers to their frames, and a cycle
+        # would keep the records of rejected requests.
+        return append.result
 
     async def _write_groups(self) -> None:
         """Writes groups until no append waits; recovers first after a write of unknown outcome."""

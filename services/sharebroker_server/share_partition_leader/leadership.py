@@ -136,14 +136,19 @@ class Leadership:
         if len(self.clients) > MOST_CLIENTS:
             del self.clients[next(iter(self.clients))]
 
+    def known(self, topic_id: str, partition: int) -> LedPartition | None:
+        """Returns the partition if it is open and its lease is held."""
+        led = self._led.get((topic_id, partition))
+        return led if led is not None and self._holder.holds(led.log.partition) is not None else None
+
     async def led(self, topic_id: str, partition: int) -> LedPartition:
         """Returns the partition, claimed and opened if necessary.
 
         Raises KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
         LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
         """
-        led = self._led.get((topic_id, partition))
-        if led is not None and self._holder.holds(led.log.partition) is not None:
+        led = self.known(topic_id, partition)
+        if led is not None:
             return led
         topic = await self._topic(topic_id)
         if not 0 <= partition < topic.partitions:
@@ -168,10 +173,8 @@ class Leadership:
 
     def loaded(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition | None:
         """Returns the share-partition if it is loaded; it cannot retire before the next `await`."""
-        led = self._led.get((topic_id, partition))
-        if led is None or self._holder.holds(led.log.partition) is None:
-            return None
-        return led.ready.get(group_id)
+        led = self.known(topic_id, partition)
+        return None if led is None else led.ready.get(group_id)
 
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
         """Returns a group's share-partition, loaded; it cannot retire before the next `await`.

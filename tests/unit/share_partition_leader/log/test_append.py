@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,33 @@ async def test_append_that_is_late_times_out(harness: Harness, monkeypatch: pyte
     with pytest.raises(KafkaError) as failure:
         await harness.local.append(AppendCall([AppendPart(TOPIC, 0, batch(1))]), 0.5)
     assert failure.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_queued_appends_that_are_late_time_out_and_may_be_written(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.publish(1)
+    stored, write = asyncio.Event(), harness.records.append
+
+    async def late(*args: Any, **options: Any) -> None:
+        await stored.wait()
+        await write(*args, **options)
+
+    monkeypatch.setattr(harness.records, "append", late)
+    with pytest.raises(KafkaError) as failure:
+        await harness.local.append(AppendCall([AppendPart(TOPIC, 0, batch(1))] * 2), 0.5)
+    assert failure.value.code is ErrorCode.REQUEST_TIMED_OUT
+    stored.set()
+    (following,) = await harness.local.append(AppendCall([AppendPart(TOPIC, 0, batch(1))]), 5.0)
+    assert following.base_offset == 3
+
+
+async def test_batches_of_one_call_for_a_partition_share_a_write(harness: Harness) -> None:
+    await harness.create_topic(partitions=2)
+    parts = [AppendPart(TOPIC, partition, batch(1)) for partition in (0, 1, 0, 1)]
+    await harness.local.append(AppendCall(parts), 5.0)
+    await harness.local.append(AppendCall(parts), 5.0)
+    assert [number for _, number in harness.records.appends[-2:]] == [2, 2]
 
 
 P = 7
@@ -153,7 +181,10 @@ async def test_a_relinquished_partition_stops_verifying(harness: Harness) -> Non
     assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_transactional_batch_requires_a_transactional_id(harness: Harness) -> None:
+@pytest.mark.parametrize("opened", [False, True])
+async def test_transactional_batch_requires_a_transactional_id(harness: Harness, opened: bool) -> None:
+    if opened:
+        await harness.publish(1)
     refused = await produce(harness, sent(0), name="")
     assert code(refused) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
