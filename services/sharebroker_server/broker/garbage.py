@@ -11,10 +11,11 @@ import time
 from enum import Enum
 from typing import Any, Final
 
-_THRESHOLDS: Final = (20_000, 5, 1)
+_THRESHOLDS: Final = (50_000, 0, 1)
 """Thresholds of the generations. The first is high: hardly any of our objects are in cycles.
 
-The others are low: a full collection takes place after 240,000 new objects, not after two million.
+The others are low: every second collection visits the survivors of the one before, and a full collection
+takes place after 250,000 new objects, not after two million.
 """
 
 _OLDEST: Final = 2

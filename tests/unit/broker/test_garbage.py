@@ -63,7 +63,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     )
     monkeypatch.setattr(garbage, "gc", fake)
     shorten_collections()
-    assert calls == ["collect", "freeze", "(20000, 5, 1)"]
+    assert calls == ["collect", "freeze", "(50000, 0, 1)"]
     (observer,) = fake.callbacks
     assert isinstance(observer, CollectionObserver)
     calls.clear()
