@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from sharebroker_server.record_log.core.notes import Note, NotesDraft
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The offsets of a produce request; `log_append_time` in ms, -1 unless the topic uses LogAppendTime.
 
     `offsets` has the offset of each record if these are not consecutive.

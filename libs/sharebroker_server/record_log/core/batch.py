@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
@@ -97,8 +96,7 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _CONTROL)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBatch:
+class StoredBatch(NamedTuple):
     """One batch with assigned offsets.
 
     `data` is what consumers receive, `control` marks a transaction marker.

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
@@ -108,8 +109,7 @@ def select_batches(batches: list[StoredBatch], first: int, max_bytes: int) -> li
     return batches[first:end]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Consecutive batches: offsets [base_offset, end_offset), size in bytes, newest timestamp (ms)."""
 
     base_offset: int

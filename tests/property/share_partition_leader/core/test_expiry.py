@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +46,7 @@ class Expiring:
         self.batches = []
         for size, newest in batches:
             batch = stored(len(self.newest), size, time=0)
-            self.batches.append(replace(batch, max_timestamp=newest * 1000 if newest >= 0 else -1))
+            self.batches.append(batch._replace(max_timestamp=newest * 1000 if newest >= 0 else -1))
             self.newest += [newest] * size
 
     def expired(self, offset: int, now: float) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -298,7 +297,7 @@ def test_batches_are_split_by_age(
     times: list[int], spans: list[tuple[int, int]], expired: list[tuple[int, int]], others: list[int]
 ) -> None:
     batches = [stored(index * 10, 10, time=time - 9) for index, time in enumerate(times)]
-    batches = [replace(each, max_timestamp=time) for each, time in zip(batches, times, strict=True)]
+    batches = [each._replace(max_timestamp=time) for each, time in zip(batches, times, strict=True)]
     found = split_expired(batches, 50, Schedules().latest_in)
     assert found == (spans, expired, [batches[index] for index in others])
 
