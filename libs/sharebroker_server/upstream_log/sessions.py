@@ -117,11 +117,16 @@ class UpstreamLogs(UpstreamCluster):
             self.spawn(self._find_bounds(log))
 
     def led_by(self, node_id: int) -> Iterator[tuple[UpstreamLog, Leader]]:
-        """Yields the logs whose partitions a broker leads."""
+        """Yields the logs whose partitions a broker leads.
+
+        Any request for metadata may have found another leader: logs that no session follows are woken.
+        """
         for log in self.logs:
             leader = self.client.metadata.leader(*log.source[:2])
             if leader is not None and leader.node_id == node_id:
                 yield log, leader
+            elif leader is None or leader.node_id not in self._sessions:
+                self.wake(log)
 
     async def _refresh(self) -> None:
         try:

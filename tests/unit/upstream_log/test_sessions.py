@@ -86,3 +86,22 @@ async def test_an_old_failure_does_not_prevent_another_attempt() -> None:
         harness.client._bootstrap = addresses
         harness.client._away_at -= 2 * AWAY_SECONDS
         assert await harness.open() is not None
+
+
+async def test_a_leader_that_another_refresh_found_is_followed() -> None:
+    async with running(FetchSettings(max_wait_ms=50)) as harness:
+        log = await harness.open()
+        harness.cluster.elect(1, deposed=True)  # the session's broker reports no error
+        harness.client._first = 1
+        await harness.client.refresh()
+        assert harness.client.metadata.leader(TOPIC, 0) == (1, 1)
+        harness.cluster.append(batch(1))
+        await eventually(lambda: log.log_end_offset == 1)
+
+
+async def test_a_partition_without_a_leader_is_followed_once_it_has_one() -> None:
+    async with running(FetchSettings(max_wait_ms=50)) as harness:
+        log = await harness.open()
+        harness.client.doubt_leaders(TOPIC)
+        harness.cluster.append(batch(1))
+        await eventually(lambda: log.log_end_offset == 1)
