@@ -191,6 +191,12 @@ class BrokerConfig(AuthenticationConfig):
         1,
         "Largest number of concurrent gRPC calls and streams of a broker; further ones are rejected.",
     )
+    grpc_max_streams_per_connection: int = int_from(
+        1_000,
+        1,
+        "Largest number of streams, for example of consumers, on a client's gRPC connection; further ones "
+        "are rejected. Raise it if a proxy forwards many clients on one connection.",
+    )
     max_connections: int = int_from(
         INT_MAX, 0, "Largest number of Kafka connections of a broker; also limited by its open-files limit."
     )

@@ -187,7 +187,7 @@ def _streaming(behaviour: _Behaviour, call: _Call, *, one_request: bool = False)
         outcome = CANCELLED
         counts.in_flight += 1
         try:
-            with call.limits.call():
+            with call.limits.call(), call.limits.stream(_connection_of(call, context)):
                 read: Any = call.requests.messages(requests, context)
                 if one_request:
                     read = await call.requests.only_message(context)
@@ -201,6 +201,11 @@ def _streaming(behaviour: _Behaviour, call: _Call, *, one_request: bool = False)
             counts.ended(outcome)
 
     return handle
+
+
+def _connection_of(call: _Call, context: Context) -> str | None:
+    """Returns the connection of a client; None for a process of the cluster: its streams have no limit."""
+    return context.peer() if call.requests.of_clients else None
 
 
 async def _abort(counts: MethodCounts, context: Context, failure: Exception) -> None:

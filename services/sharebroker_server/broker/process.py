@@ -125,7 +125,9 @@ class Process:
         await access.authentication.read_keys()
         credentials = ClusterCredentials()
         cluster_access = ClusterAccess(credentials, parse_principals(config))
-        limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)
+        limits = CallLimits(
+            config.grpc_max_calls, config.queued_max_request_bytes, config.grpc_max_streams_per_connection
+        )
         checks = (cluster_access, *access.authentication.access)
         server = GrpcServer(limits, tls, checks, shares=self._peers is not None)
         port = self._bind(server)

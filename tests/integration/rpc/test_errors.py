@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +13,7 @@ import grpc
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.gateway.v1 import produce_pb2
+from sharebroker_protocol.gateway.v1 import produce_pb2, share_pb2, share_pb2_grpc
 from sharebroker_protocol.gateway.v1 import produce_pb2_grpc as produce_grpc
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -197,6 +198,62 @@ async def public_address() -> AsyncIterator[str]:
 
 
 PUBLIC: Final = "sharebroker.gateway.v1.ProduceService"
+
+
+class Consumption:
+    """A stream that clients call: it sends one response, then stays open."""
+
+    async def Consume(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        yield share_pb2.ConsumeResponse()
+        await asyncio.Event().wait()
+
+
+def register_consumption(service: Consumption, server: grpc.aio.Server) -> None:
+    """Adds the method."""
+    consume: Any = grpc.stream_stream_rpc_method_handler(
+        service.Consume, share_pb2.ConsumeRequest.FromString, share_pb2.ConsumeResponse.SerializeToString
+    )
+    handlers = grpc.method_handlers_generic_handler(SHARE, {"Consume": consume})
+    server.add_generic_rpc_handlers((handlers,))
+
+
+SHARE: Final = "sharebroker.gateway.v1.ShareService"
+
+
+async def test_streams_of_a_clients_connection_are_limited() -> None:
+    server = GrpcServer(CallLimits(max_streams=1))
+    port = server.bind("127.0.0.1:0")
+    server.add(Service(SHARE, Consumption(), register_consumption))
+    server.add(Service(SERVICE, Leader(), register))
+    await server.start()
+    own_connection = (("grpc.use_local_subchannel_pool", 1),)
+    async with (
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=own_connection) as first,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=own_connection) as second,
+    ):
+
+        async def opened(channel: grpc.aio.Channel) -> Any:
+            call = share_pb2_grpc.ShareServiceStub(channel).Consume()
+            assert isinstance(await call.read(), share_pb2.ConsumeResponse)
+            return call
+
+        held = await opened(first)
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await opened(first)
+        assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert from_rpc_error(failure.value).code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        await opened(second)
+        internal: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(first))
+        assert await echo(internal, 1) == [1]
+
+        async def opens() -> bool:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                return await opened(first) is not None
+            return False
+
+        held.cancel()
+        await eventually(opens)
+    await server.stop(0)
 
 
 async def test_requests_of_clients_are_limited_in_size_and_fields(public_address: str) -> None:

@@ -19,6 +19,19 @@ def test_calls_beyond_the_limit_are_rejected() -> None:
         pass
 
 
+def test_streams_of_a_connection_are_limited() -> None:
+    limits = CallLimits(max_streams=2)
+    with ExitStack() as streams:
+        streams.enter_context(limits.stream("ipv4:10.0.0.1:1"))
+        with limits.stream("ipv4:10.0.0.1:1"):
+            with pytest.raises(KafkaError, match=r"grpc\.max\.streams\.per\.connection") as rejected:
+                streams.enter_context(limits.stream("ipv4:10.0.0.1:1"))
+            streams.enter_context(limits.stream("ipv4:10.0.0.1:2"))
+        streams.enter_context(limits.stream("ipv4:10.0.0.1:1"))
+    assert rejected.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert rejected.value.retry_after
+
+
 def test_request_is_accepted_below_the_memory_limit() -> None:
     limits = CallLimits(max_bytes=10)
     with ExitStack() as calls:
