@@ -21,6 +21,7 @@ from tests.architecture.sources import ROOT
 from tests.support.client import connected
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.certificates import Authority
+from tests.testkit.issuer import AUDIENCE, ISSUER, Issuer, jwk, jwk_set, token
 from tests.testkit.secured import ADMIN, PASSWORD, secured
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import until
@@ -193,15 +194,38 @@ def test_tls_server_is_reached_with_the_documented_settings(tmp_path: Path) -> N
 
 @needs_envoy
 def test_user_of_an_http_request_is_authenticated_by_the_server(tmp_path: Path) -> None:
+    """Envoy forwards a password (Basic) and an access token (Bearer), valid or not."""
     (example,) = _TLS.findall((FOLDER / "README.md").read_text())
-    with secured(one_process, tmp_path / "secured") as place:
+    with (
+        Issuer(jwk_set(jwk("RS256", "1"))).serving() as issuer,
+        secured(one_process, tmp_path / "secured", *_accepting_tokens(issuer)) as place,
+    ):
         section = yaml.safe_load(example.replace("ca.crt", str(place.authority.file)))
         del section["transport_socket"]["typed_config"]["common_tls_context"]["tls_certificates"]
         with envoy(place.cluster.address, tmp_path, section) as address:
             user = ("-u", f"{ADMIN}:{PASSWORD}")
             until(lambda: curl(f"{address}/v1/metadata", *user)[0] == 200, SECONDS)
-            status, rejection = curl(f"{address}/v1/metadata")
-    assert (status, reason_of(rejection)) == (401, "SASL_AUTHENTICATION_FAILED")
+            assert curl(f"{address}/v1/metadata", *_bearer(token()))[0] == 200
+            denied = [
+                curl(f"{address}/v1/metadata", *words)
+                for words in ((), ("-u", f"{ADMIN}:wrong"), _bearer(token(aud="another")))
+            ]
+    assert [(status, reason_of(body)) for status, body in denied] == [
+        (401, "SASL_AUTHENTICATION_FAILED")
+    ] * len(denied)
+
+
+def _accepting_tokens(issuer: Issuer) -> tuple[str, ...]:
+    return (
+        "--set=sasl.enabled.mechanisms=OAUTHBEARER,SCRAM-SHA-256",
+        f"--set=sasl.oauthbearer.jwks.endpoint.url={issuer.url}",
+        f"--set=sasl.oauthbearer.expected.issuer={ISSUER}",
+        f"--set=sasl.oauthbearer.expected.audience={AUDIENCE}",
+    )
+
+
+def _bearer(access_token: str) -> tuple[str, str]:
+    return ("-H", f"Authorization: Bearer {access_token}")
 
 
 @needs_envoy
