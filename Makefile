@@ -67,7 +67,7 @@ chaos: $(READY) $(if $(UPSTREAM),kafka) ## kill, freeze, stop and disconnect rea
 upgrade: $(READY) ## replace processes of an older checkout or commit one at a time, back, and again (FROM=DIR; eight minutes)
 	@$(BIN)/python -m tests.chaos.upgrades $(if $(FROM),--from $(FROM)) $(if $(SEED),--seed $(SEED))
 
-hostile: $(READY) ## attack a server beside an honest client; longest waits and peak memory (ONLY=records: matching attacks)
+hostile: $(READY) ## attack a server beside an honest client; longest waits and peak memory (twelve minutes; ONLY=records: matching attacks)
 	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) --only "$(ONLY)"
 
 security: kafka ## compare access control with Kafka 4.3.1: decisions by 10,000 sets of ACLs, errors of APIs (two minutes)

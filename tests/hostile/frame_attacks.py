@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from typing import Final
 
-from tests.hostile.attacks import MAX_WAIT, Attack, Send
+from tests.hostile.attacks import MAX_MEMORY, MAX_WAIT, Attack, Send
 from tests.hostile.http2 import (
     CONTINUATION,
     END_HEADERS,
@@ -32,6 +32,9 @@ _HEADERS_MAX_WAIT: Final = 60.0
 """Seconds. gRPC reads headers beyond the limit on the threads that serve all connections.
 
 It took 21 s for indexed fields, 5 s for headers of 2 MB."""
+
+_HEADERS_MAX_MEMORY: Final = 4 << 30
+"""Bytes. The server used 2.2 GiB for indexed fields, 1.9 GiB for headers of 2 MB."""
 
 _PAUSE: Final = 0.05
 """Seconds before a client connects again."""
@@ -144,6 +147,7 @@ def frame_attack(
     *,
     reads: bool = True,
     max_wait: float = MAX_WAIT,
+    max_memory: int = MAX_MEMORY,
     cancels: bool = False,
 ) -> Attack:
     """Returns an attack of clients that send frames, and connect again when the server disconnects them."""
@@ -162,7 +166,7 @@ def frame_attack(
 
         return send
 
-    return Attack(name, prepare, max_wait, cancels)
+    return Attack(name, prepare, max_wait, max_memory, cancels)
 
 
 def frame_attacks() -> Iterator[Attack]:
@@ -175,7 +179,9 @@ def frame_attacks() -> Iterator[Attack]:
         ("headers without an end", _endless_headers),
         ("headers of indexed fields, 60 MB a call", _indexed_headers),
     ):
-        yield frame_attack(name, frames, 4, max_wait=_HEADERS_MAX_WAIT, cancels=True)
+        yield frame_attack(
+            name, frames, 4, max_wait=_HEADERS_MAX_WAIT, max_memory=_HEADERS_MAX_MEMORY, cancels=True
+        )
     ping = frame(PING, 0, 0, bytes(8))
     settings = frame(SETTINGS, 0, 0, _INITIAL_WINDOW_SIZE.to_bytes(2) + (65_535).to_bytes(4))
     yield frame_attack("pings", repeated(ping * 100), 4)
