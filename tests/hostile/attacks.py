@@ -22,7 +22,10 @@ MAX_WAIT: Final = 1.0
 MAX_MEMORY: Final = 800 << 20
 """Bytes of a process with all roles under an attack.
 
-They include 408 MiB of late requests, prompt ones and the server itself. The chart's limit is 1 GiB."""
+They include 408 MiB of late requests, prompt ones and the server itself."""
+
+CHART_MEMORY: Final = 1 << 30
+"""Bytes of a process in the chart: the limit for the attacks that need the most."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from tests.hostile import payloads
-from tests.hostile.attacks import Attack, Send, exchange, topic_of
+from tests.hostile.attacks import CHART_MEMORY, MAX_MEMORY, Attack, Send, exchange, topic_of
 from tests.hostile.http2 import compressed_calls, unfinished_calls, unread_calls
 from tests.support.client import connected
 from tests.testkit.brokers import Cluster
@@ -44,7 +44,9 @@ async def _again(client: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(_PAUSE)
 
 
-def _attack(name: str, clients: Callable[[str], list[Callable[[], Awaitable[None]]]]) -> Attack:
+def _attack(
+    name: str, clients: Callable[[str], list[Callable[[], Awaitable[None]]]], max_memory: int = MAX_MEMORY
+) -> Attack:
     async def prepare(cluster: Cluster) -> Send:
         async def send(seconds: float) -> None:
             with contextlib.suppress(TimeoutError):
@@ -53,7 +55,7 @@ def _attack(name: str, clients: Callable[[str], list[Callable[[], Awaitable[None
 
         return send
 
-    return Attack(name, prepare)
+    return Attack(name, prepare, max_memory=max_memory)
 
 
 def unfinished(name: str, methods: list[str], size: int, connections: int = 1) -> Attack:
@@ -61,7 +63,9 @@ def unfinished(name: str, methods: list[str], size: int, connections: int = 1) -
     return _attack(name, lambda address: [lambda: unfinished_calls(address, methods, size)] * connections)
 
 
-def repeated(name: str, methods: list[str], message: bytes, calls: int) -> Attack:
+def repeated(
+    name: str, methods: list[str], message: bytes, calls: int, max_memory: int = MAX_MEMORY
+) -> Attack:
     """Returns an attack of clients, each on a connection of its own, that send a message repeatedly."""
 
     def client(address: str, method: str) -> Callable[[], Awaitable[None]]:
@@ -75,7 +79,9 @@ def repeated(name: str, methods: list[str], message: bytes, calls: int) -> Attac
 
         return call
 
-    return _attack(name, lambda address: [client(address, methods[n % len(methods)]) for n in range(calls)])
+    return _attack(
+        name, lambda address: [client(address, methods[n % len(methods)]) for n in range(calls)], max_memory
+    )
 
 
 def heartbeat(size: int) -> bytes:
@@ -157,7 +163,7 @@ def unread_streams(name: str, streams: int, connections: int) -> Attack:
 
         return send
 
-    return Attack(name, prepare)
+    return Attack(name, prepare, max_memory=CHART_MEMORY)
 
 
 _TWO = b"\x12\0"  # an empty element of field 2
@@ -178,8 +184,9 @@ def grpc_attacks() -> Iterator[Attack]:
         lambda address: [lambda: compressed_calls(address, publish, packed, 60)],
     )
     yield unfinished("8 messages of 120 MiB", [publish] * 8, 120 * MIB)
-    yield repeated("8 MiB heartbeats of 60 members", [_SHARE + "ShareGroupHeartbeat"], heartbeat(8 * MIB), 60)
-    yield repeated("1 MiB heartbeats of 60 members", [_SHARE + "ShareGroupHeartbeat"], heartbeat(600_000), 60)
+    joins = [_SHARE + "ShareGroupHeartbeat"]
+    yield repeated("8 MiB heartbeats of 60 members", joins, heartbeat(8 * MIB), 60, CHART_MEMORY)
+    yield repeated("1 MiB heartbeats of 60 members", joins, heartbeat(600_000), 60)
     yield repeated("8 messages of 8,000,000 elements", [publish, _PRODUCE + "Produce"], _TWO * 8_000_000, 8)
     lists = [_SHARE + "Acknowledge", _ADMIN + "Metadata", _ADMIN + "ListOffsets", _ADMIN + "DeleteRecords"]
     yield repeated("20 messages of 2,000,000 elements", lists, (_TWO + _THREE) * 1_000_000, 20)

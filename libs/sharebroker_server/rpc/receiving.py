@@ -18,8 +18,10 @@ from google.protobuf.message import DecodeError, Message
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Turns
+from sharebroker_server.process_memory import trim_memory
 from sharebroker_server.rpc.field_count import Malformed, TooManyFields, count_fields
 from sharebroker_server.rpc.message_limits import MAX_READ, UNCOUNTED, MessageLimits
+from sharebroker_server.rpc.reads import completed
 from sharebroker_server.rpc.stream_memory import StreamMemory
 
 M = TypeVar("M")
@@ -29,6 +31,9 @@ PROMPT: Final = 0.1
 
 MAX_LATE: Final = 24
 """Late requests of all clients at once. With `MAX_READ`, they use 408 MiB at most."""
+
+TRIM_DELAY: Final = 1.0
+"""Seconds after the end of a late request until freed memory is returned: that takes up to 50 ms."""
 
 _RETRY_AFTER: Final = 0.5
 
@@ -80,11 +85,11 @@ class _Reading:
         self._task.cancel()
 
     async def received(self, message: Awaitable[M]) -> M:
-        """Returns a message once it is complete. Raises THROTTLING_QUOTA_EXCEEDED after `end`."""
+        """Returns the message of a read. Raises THROTTLING_QUOTA_EXCEEDED after `end`."""
         self._task = task = asyncio.current_task()
         assert task is not None
         try:
-            return await message
+            return await completed(message)
         except asyncio.CancelledError:
             if not self._ended:
                 raise
@@ -104,10 +109,13 @@ class Receiver:
         late: LateRequests | None = None,
         prompt: float = PROMPT,
         streams: StreamMemory | None = None,
+        trim: Callable[[], None] = trim_memory,
     ) -> None:
         self._late = LateRequests() if late is None else late
         self._streams = streams or StreamMemory(late=lambda: len(self._late) * MAX_READ)
         self._prompt = prompt
+        self._trim = trim
+        self._trimming: asyncio.TimerHandle | None = None
         self._turns = Turns()
 
     async def receive(self, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
@@ -134,6 +142,12 @@ class Receiver:
         victim = self._late.add(request, context.peer())
         if victim is not None:
             victim.end()
+            if self._trimming is None:  # the allocator keeps what incomplete requests have used
+                self._trimming = asyncio.get_running_loop().call_later(TRIM_DELAY, self._trim_memory)
+
+    def _trim_memory(self) -> None:
+        self._trimming = None
+        self._trim()
 
     def stream(self, requests: AsyncIterator[bytes], peer: str, decoder: Decoder) -> ReceivedStream:
         """Returns the messages of a stream."""

@@ -12,9 +12,11 @@ from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_server.rpc import receiving as receiving_module
 from sharebroker_server.rpc.message_limits import UNCOUNTED, MessageLimits
 from sharebroker_server.rpc.receiving import Decoder, LateRequests, Receiver, size_of
 from sharebroker_server.rpc.stream_memory import StreamMemory, StreamRead
+from tests.testkit.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -44,10 +46,14 @@ class Context:
 
     def __init__(self, peer: str = "ipv4:127.0.0.1:1") -> None:
         self.arrives: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.reads = 0
+        """Completed reads."""
         self._peer = peer
 
     async def read(self) -> object:
-        return await self.arrives
+        data = await self.arrives
+        self.reads += 1
+        return data
 
     def peer(self) -> str:
         return self._peer
@@ -80,6 +86,34 @@ async def test_late_request_beyond_the_limit_ends_with_a_retriable_error() -> No
     await asyncio.sleep(0.01)
     context.arrives.set_result(b"request")
     assert await third == b"request"
+
+
+async def test_read_of_an_ended_request_completes() -> None:
+    receiver, late, cancelled = Receiver(LateRequests(0), prompt=0), Context(), Context()
+    with pytest.raises(KafkaError):
+        await received(receiver, late)
+
+    async def arriving() -> AsyncIterator[bytes]:
+        yield cast("bytes", await cancelled.read())
+
+    receiving = asyncio.create_task(anext(Receiver().stream(arriving(), "peer", decoder())))
+    await asyncio.sleep(0.01)
+    receiving.cancel()
+    await asyncio.wait([receiving])
+    for context in (late, cancelled):
+        context.arrives.set_result(b"request")
+    await eventually(lambda: late.reads == cancelled.reads == 1)
+
+
+async def test_freed_memory_is_returned_after_late_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving_module, "TRIM_DELAY", 0.0)
+    trimmed: list[int] = []
+    receiver = Receiver(LateRequests(0), prompt=0, trim=lambda: trimmed.append(1))
+    for _ in range(2):
+        trimmed.clear()
+        with pytest.raises(KafkaError):
+            await received(receiver, Context())
+        await eventually(lambda: trimmed == [1])
 
 
 async def test_call_without_a_request_is_rejected() -> None:
