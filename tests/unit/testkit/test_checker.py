@@ -31,6 +31,7 @@ from tests.testkit.checker.events import (
     Healed,
     Held,
     JournalRead,
+    Kept,
     LagReported,
     LockLost,
     LogsRead,
@@ -168,6 +169,10 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "an expired record is delivered": (
         Invariant.NOT_EXPIRED,
         [Expired(0.0, "orders", 0, 0, 2), delivered(1, offset=1)],
+    ),
+    "a record that another cluster kept is not delivered": (
+        Invariant.NOT_HIDDEN,
+        [Kept(0.0, "orders", ((1, "value"),), ())],
     ),
     "a rejected record is not listed": (
         Invariant.LISTED_ONCE,
