@@ -194,6 +194,8 @@ class Network:
             stream.send(stream.responses, aborted.failure)
         finally:
             self._streams.pop(stream, None)
+            # A read that still waits ends with its call, as in gRPC.
+            stream.requests.put(error(grpc.StatusCode.CANCELLED, "The call has ended."))
             await responses.aclose()
 
     def _send(
