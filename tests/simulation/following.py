@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch
 
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from tests.simulation.clients import Client
 from tests.simulation.history import History
 from tests.simulation.plan import Temper
@@ -129,18 +130,10 @@ class Kafka:
     def _append(self, number: int, node: int | None = None) -> None:
         """Appends records, each in a batch, so that an election may lose any of them."""
         for _ in range(number):
-            builder = DefaultRecordBatchBuilder(
-                magic=2,
-                compression_type=0,
-                is_transactional=False,
-                producer_id=-1,
-                producer_epoch=-1,
-                base_sequence=-1,
-                batch_size=1 << 20,
-            )
+            builder = BatchBuilder(CODECS["none"], 1 << 20)
             time_ms = int((EPOCH + self._client.time()) * 1000)
-            builder.append(0, time_ms, None, f"{ELSEWHERE}-{self._appended}".encode(), [])
-            self._partition.append(bytes(builder.build()), node)
+            builder.append(time_ms, None, f"{ELSEWHERE}-{self._appended}".encode())
+            self._partition.append(builder.build(), node)
             self._appended += 1
 
     def _elect(self) -> None:

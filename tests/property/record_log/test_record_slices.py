@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,25 +12,11 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.record_log import record_validation
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of, seal
 from sharebroker_server.record_log.record_validation import check_records
+from tests.unit.record_log.batches import of_records
 
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=4)
 records = st.tuples(st.none() | st.binary(max_size=20), st.none() | st.binary(max_size=200), headers)
 changes = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3)
-
-
-def built(some: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]) -> bytes:
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 20,
-    )
-    for offset, (key, value, pairs) in enumerate(some):
-        builder.append(offset, 1000, key, value, pairs)
-    return bytes(builder.build())
 
 
 def accepted_at_once(data: bytes) -> bool:
@@ -58,7 +44,7 @@ def test_slices_accept_the_same_batches_as_one_pass(
     large: bool,
     scans: bool,
 ) -> None:
-    good = built(some)
+    good = of_records((1000, *record) for record in some)
     plain = bytearray(good[HEADER_SIZE:])
     for position, value in changed:
         plain[position % len(plain)] = value

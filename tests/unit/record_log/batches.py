@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharebroker_protocol.model import MESSAGE_ID_HEADER
+from sharebroker_protocol.records.batches import NO_PRODUCER
 from sharebroker_protocol.records.record import DELIVER_AT_HEADER
 from sharebroker_server.record_log.core.batch import StoredBatch, assign, parse_headers
 
 LIMIT = 1_048_588
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+def _builder(
+    codec: int = 0, producer: tuple[int, int, int] = NO_PRODUCER, transactional: bool = False
+) -> DefaultRecordBatchBuilder:
+    return DefaultRecordBatchBuilder(2, codec, transactional, *producer, batch_size=1 << 22)
+
+
+def of_records(records: Iterable[tuple[int, bytes | None, bytes | None, Headers]]) -> bytes:
+    """A batch of records, each a time, a key, a value and headers."""
+    builder = _builder()
+    for offset, (time, key, value, headers) in enumerate(records):
+        builder.append(offset, time, key, value, list(headers))
+    return bytes(builder.build())
 
 
 def batch(
@@ -19,19 +36,11 @@ def batch(
     *,
     time: int = 1000,
     codec: int = 0,
-    producer: tuple[int, int, int] = (-1, -1, -1),
+    producer: tuple[int, int, int] = NO_PRODUCER,
     transactional: bool = False,
 ) -> bytes:
     """`count` records of `size` bytes with the times `time`, `time + 1`, …"""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=codec,
-        is_transactional=transactional,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=producer[2],
-        batch_size=1 << 22,
-    )
+    builder = _builder(codec, producer, transactional)
     for i in range(count):
         builder.append(i, time + i, None, b"x" * size, [])
     return bytes(builder.build())
@@ -42,19 +51,11 @@ def identified(
     *,
     time: int = 1000,
     codec: int = 0,
-    producer: tuple[int, int, int] = (-1, -1, -1),
+    producer: tuple[int, int, int] = NO_PRODUCER,
     transactional: bool = False,
 ) -> bytes:
     """A record for each message id (None: without one), all with the timestamp `time`."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=codec,
-        is_transactional=transactional,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=producer[2],
-        batch_size=1 << 22,
-    )
+    builder = _builder(codec, producer, transactional)
     for index, message_id in enumerate(ids):
         value = message_id.encode() if isinstance(message_id, str) else message_id
         headers = [] if value is None else [(MESSAGE_ID_HEADER, value)]
@@ -67,19 +68,11 @@ def scheduled(
     *,
     time: int = 1000,
     codec: int = 0,
-    producer: tuple[int, int, int] = (-1, -1, -1),
+    producer: tuple[int, int, int] = NO_PRODUCER,
     transactional: bool = False,
 ) -> bytes:
     """A record for each delivery time in ms (None: without one), all with the timestamp `time`."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=codec,
-        is_transactional=transactional,
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=producer[2],
-        batch_size=1 << 22,
-    )
+    builder = _builder(codec, producer, transactional)
     for index, due in enumerate(times):
         value = due if isinstance(due, bytes) else str(due).encode()
         headers = [] if due is None else [(DELIVER_AT_HEADER, value)]

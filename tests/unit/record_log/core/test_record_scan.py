@@ -6,11 +6,11 @@ import importlib.util
 from types import ModuleType
 
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharebroker_server.record_log.core import record_scan
 from sharebroker_server.record_log.core.batch import HEADER_SIZE
 from tests.architecture.sources import ROOT
+from tests.unit.record_log.batches import of_records
 
 
 def _source() -> ModuleType:
@@ -28,19 +28,15 @@ SCANS = pytest.mark.parametrize("scan", [_source(), record_scan], ids=["source",
 
 def records(*headers: tuple[str, bytes | None], count: int = 70, time: int = 10_000) -> bytes:
     """A batch with keys and values of different sizes; from the 65th on, offset deltas take two bytes."""
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=False,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 20,
+    return of_records(
+        (
+            offset * time,
+            (None, b"", b"key")[offset % 3],
+            None if offset % 5 == 0 else b"v" * offset,
+            headers,
+        )
+        for offset in range(count)
     )
-    for offset in range(count):
-        key = (None, b"", b"key")[offset % 3]
-        builder.append(offset, offset * time, key, None if offset % 5 == 0 else b"v" * offset, list(headers))
-    return bytes(builder.build())
 
 
 @SCANS
