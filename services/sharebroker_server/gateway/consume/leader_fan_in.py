@@ -273,8 +273,9 @@ class LeaderFanIn:
     async def _put(self, output: DeliverOutput) -> None:
         size = sum(len(sent.records) for sent in output.deliveries)
         if size and not self._unread.reserve_now(size):
-            if any(output._replace(deliveries=[])):  # it does not wait for the memory of the records
-                await self._put(output._replace(deliveries=[]))
+            rest = output._replace(deliveries=[])
+            if any(rest):  # it does not wait for the memory of the records
+                await self._put(rest)
             output = DeliverOutput(output.deliveries, [], [], [])
             await self._unread.reserve(size)
         message = pb.ConsumeResponse()
