@@ -181,8 +181,8 @@ $(SPARK)/.ready: $(addprefix libs/spark_source/,requirements.lock pyproject.toml
 pipeline: $(READY) $(SPARK)/.ready ## run all flights through the Spark pipeline with a kill in between (PIPELINE='--rows 20000')
 	@nice -n 10 $(BIN)/python -m tests.pipeline $(PIPELINE)
 
-compat: kafka ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka)
-	@$(BIN)/python -m tests.compat.run $(COMPAT)
+compat: kafka $(if $(UPSTREAM),kafka-upstream) ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka; UPSTREAM=3.9: over that Kafka)
+	@$(BIN)/python -m tests.compat.run $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(COMPAT)
 
 compat-dead-letters: kafka ## compare dead letter queues and feature levels with a real Kafka 4.4.0 (ONLY=PATTERN)
 	@$(BIN)/python -m tests.compat.dead_letters $(if $(ONLY),--only '$(ONLY)')

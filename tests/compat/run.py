@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
@@ -23,8 +24,8 @@ from rich.console import Console
 from tests.compat import report
 from tests.compat.jvm import DoesNotCompile, compile_classes
 from tests.compat.worker import Case, MakeCluster, Worker
-from tests.support.kafka_clusters import RealCluster, SharebrokerCluster
-from tests.support.kafka_jars import SERVER, SUITE, WIRE, is_there
+from tests.support.kafka_clusters import ProxyingCluster, RealCluster, SharebrokerCluster
+from tests.support.kafka_jars import SERVER, SUITE, UPSTREAMS, WIRE, is_there
 
 TESTS: Final = "org.apache.kafka.clients.consumer.ShareConsumerTest"
 WIRE_TESTS: Final = (
@@ -90,6 +91,19 @@ def _workers(
         yield Worker(tests, make, folder / "classes", output, defaults)
 
 
+def _system(console: Console, upstream: str | None, *, real: bool) -> tuple[str, MakeCluster]:
+    """Returns the name of the servers, and how a cluster of them is made."""
+    if real:
+        return "Kafka 4.3.1", RealCluster
+    if upstream is None:
+        return "Sharebroker", SharebrokerCluster
+    jars = next((jars for version, jars in UPSTREAMS.items() if version.startswith(upstream)), None)
+    if jars is None or not is_there(jars):
+        console.print(f"There are no jars of Kafka {upstream}: make kafka-upstream")
+        raise typer.Exit(2)
+    return f"Sharebroker over Kafka {jars.version}", partial(ProxyingCluster, jars=jars)
+
+
 def main(
     real: Annotated[bool, typer.Option(help="Against a real Kafka 4.3.1, for comparison.")] = False,
     only: Annotated[str | None, typer.Option(help="Only test methods that this pattern is found in.")] = None,
@@ -98,6 +112,9 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result there, too.")] = None,
     output: Annotated[Path | None, typer.Option(help="Keep the output of servers and tests there.")] = None,
     tests: Annotated[str, typer.Option("--class", help="The test class.")] = TESTS,
+    upstream: Annotated[
+        str | None, typer.Option(help="Over a Kafka of this version, to which requests are passed: 3.9.")
+    ] = None,
     wire: Annotated[bool, typer.Option("--wire", help="The tests of share groups on raw sockets.")] = False,
     properties: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE for servers whose test does not set KEY.")
@@ -108,7 +125,7 @@ def main(
     if not all(map(is_there, (SUITE, SERVER, WIRE))):
         console.print("Kafka's jars are missing: make kafka")
         raise typer.Exit(2)
-    system, make = ("Kafka 4.3.1", RealCluster) if real else ("Sharebroker", SharebrokerCluster)
+    system, make = _system(console, upstream, real=real)
     defaults = dict(setting.split("=", 1) for setting in properties or ())
     classes = WIRE_TESTS if wire else (tests,)
     with ExitStack() as stack:

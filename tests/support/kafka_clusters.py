@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from tests.perf.processes import ROOT, environment
-from tests.support.kafka_server import KafkaCluster
+from tests.support.kafka_jars import JarSet
+from tests.support.kafka_server import KafkaCluster, options_over
 from tests.support.kafka_tools import end_at_once
 from tests.testkit.brokers import lists_brokers
 from tests.testkit.servers import running
@@ -54,7 +55,7 @@ class Cluster(Protocol):
 class SharebrokerCluster:
     """One `sharebroker serve` with its Valkey, or several on a shared Valkey.
 
-    `features` are levels of the new cluster.
+    `features` are levels of the new cluster, `options` further options of each process.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class SharebrokerCluster:
         brokers: int,
         properties: Mapping[str, str],
         features: Mapping[str, int] = MappingProxyType({}),
+        options: Sequence[str] = (),
     ) -> None:
         self._stack = contextlib.ExitStack()
         levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
-        words = [*levels, *_settings(properties)]
+        words = [*levels, *_settings(properties), *options]
         self._nodes = {n: Node(n, folder / f"broker-{n}", words) for n in range(brokers)}
 
     @property
@@ -105,6 +107,51 @@ class SharebrokerCluster:
         """As `Cluster.start_broker`."""
         self._nodes[node_id].start()
         self._nodes[node_id].until_ready()
+
+
+class ProxyingCluster:
+    """Sharebroker that passes requests to as many brokers of a Kafka without share groups."""
+
+    def __init__(
+        self,
+        folder: Path,
+        brokers: int,
+        properties: Mapping[str, str],
+        features: Mapping[str, int] = MappingProxyType({}),
+        *,
+        jars: JarSet,
+    ) -> None:
+        self._kafka = KafkaCluster(folder / "kafka", brokers, jars=jars)
+        options = [*options_over(self._kafka.bootstrap, folder), "--proxy"]
+        self._own = SharebrokerCluster(folder, brokers, properties, features, options)
+
+    @property
+    def addresses(self) -> dict[int, str]:
+        """As `Cluster.addresses`."""
+        return self._own.addresses
+
+    @property
+    def pids(self) -> list[int]:
+        """As `Cluster.pids`."""
+        return self._own.pids
+
+    def start(self) -> None:
+        """As `Cluster.start`."""
+        self._kafka.start()
+        self._own.start()
+
+    def stop(self) -> None:
+        """As `Cluster.stop`."""
+        self._own.stop()
+        self._kafka.stop()
+
+    def stop_broker(self, node_id: int) -> None:
+        """Stops one broker of Sharebroker."""
+        self._own.stop_broker(node_id)
+
+    def start_broker(self, node_id: int) -> None:
+        """Starts one broker of Sharebroker."""
+        self._own.start_broker(node_id)
 
 
 class Node:

@@ -88,11 +88,15 @@ class ClusterClient:
     """A client of one cluster. `metadata` is what the last responses contained.
 
     `retention` has the topics whose configs the client may read, as of the last `refresh_retention`.
+    `topics_changed` is set by callers that changed topics, for those that follow the topics; `deleted_topics`
+    are the ids of those that they deleted.
     """
 
     def __init__(self, bootstrap: Sequence[BrokerAddress], settings: ConnectionSettings) -> None:
         self.metadata = ClusterMetadata()
         self.retention: Mapping[str, TopicRetention] = {}
+        self.topics_changed = asyncio.Event()
+        self.deleted_topics: set[str] = set()
         self._bootstrap = tuple(bootstrap)
         self._settings = settings
         self._links: dict[tuple[BrokerAddress, str], BrokerLink] = {}
@@ -319,19 +323,23 @@ class ClusterClient:
             message = f"The broker {node_id} could not be reached within {timeout:g} s."
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, message) from None
 
-    async def _refresh_stale(self, topic: str) -> ClusterMetadata:
-        """Refreshes a topic; callers that wait for a refresh meanwhile share the next one."""
-        self._stale.add(topic)
+    async def refresh_stale(self, *topics: str) -> ClusterMetadata:
+        """Refreshes topics; callers that wait for a refresh meanwhile share the next one.
+
+        Raises:
+            KafkaError: as `refresh`.
+        """
+        self._stale.update(topics)
         async with self._refreshing_stale:
-            if topic in self._stale:
-                topics, self._stale = self._stale, set()
-                await self.refresh(topics)
+            if not self._stale.isdisjoint(topics):
+                stale, self._stale = self._stale, set()
+                await self.refresh(stale)
         return self.metadata
 
     async def _leader(self, topic: str, partition: int, *, refresh: bool) -> Leader:
         leader = None if refresh else self.metadata.leader(topic, partition)
         if leader is None:
-            leader = (await self._refresh_stale(topic)).leader(topic, partition)
+            leader = (await self.refresh_stale(topic)).leader(topic, partition)
         if leader is None:
             _check(self.metadata.errors.get(topic, 0))
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now.")

@@ -135,12 +135,17 @@ class BrokerConnection:
         return len(self._unanswered)
 
     async def request(
-        self, api: ClientApi[Request, Response], message: Request, timeout: float | None = None
+        self,
+        api: ClientApi[Request, Response],
+        message: Request,
+        timeout: float | None = None,
+        client_id: str | None = None,
     ) -> Response:
         """Sends a request in the highest common version and returns the response.
 
         `timeout` is in seconds, `request_timeout` by default. It includes the wait for a broker that
         throttles the client. A request that takes longer ends the connection, as in Kafka's clients.
+        `client_id` is that of the settings by default.
 
         Raises:
             KafkaError: UNSUPPORTED_VERSION, NETWORK_EXCEPTION, REQUEST_TIMED_OUT; THROTTLING_QUOTA_EXCEEDED
@@ -148,7 +153,7 @@ class BrokerConnection:
         """
         version = self.versions.of(api)
         seconds = self._settings.request_timeout if timeout is None else timeout
-        response = await self._send(api, version, message, seconds)
+        response = await self._send(api, version, message, seconds, client_id)
         if api.throttled is not None and version >= api.throttled:
             self._throttle(getattr(response, "throttle_time_ms", 0))
         return cast("Response", response)
@@ -206,7 +211,12 @@ class BrokerConnection:
     # Requests
 
     async def _send(
-        self, api: ClientApi[Any, Any], version: int, message: Message, timeout: float
+        self,
+        api: ClientApi[Any, Any],
+        version: int,
+        message: Message,
+        timeout: float,
+        client_id: str | None = None,
     ) -> Message:
         deadline = asyncio.get_running_loop().time() + timeout
         late = KafkaError(
@@ -217,7 +227,9 @@ class BrokerConnection:
                 await self._turn(timeout)
         except TimeoutError:
             raise late from None
-        sent = self._write(api, version, message, deadline, late)
+        if client_id is None:
+            client_id = self._settings.client_id
+        sent = self._write(api, version, message, client_id, deadline, late)
         try:
             await self._flush()
             return await sent.response
@@ -242,7 +254,13 @@ class BrokerConnection:
         await self._room.acquire()
 
     def _write(
-        self, api: ClientApi[Any, Any], version: int, message: Message, deadline: float, late: KafkaError
+        self,
+        api: ClientApi[Any, Any],
+        version: int,
+        message: Message,
+        client_id: str,
+        deadline: float,
+        late: KafkaError,
     ) -> _Sent:
         if self._failure is not None:
             self._room.release()
@@ -250,7 +268,7 @@ class BrokerConnection:
         loop = asyncio.get_running_loop()
         number = self._next_number
         self._next_number = (number + 1) % _CORRELATIONS
-        frame = request_frame(number, self._settings.client_id, codec_of(api.key, version), message)
+        frame = request_frame(number, client_id, codec_of(api.key, version), message)
         response: asyncio.Future[Message] = loop.create_future()
         timer = loop.call_at(deadline, self._late, response, late)
         sent = _Sent(number, _reader(api, version), response, timer)

@@ -53,7 +53,7 @@ class ServeSettings:
     all calls to peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. Without
     `cluster_secret_file` the cluster's secret is stored in Redis. A broker with the role
     `group-coordinator` creates `first_user` unless it exists. With `upstream` the records are in that Kafka
-    cluster.
+    cluster; with `proxy` the requests of producers and consumers are passed to it.
     """
 
     data: Path = DEFAULT_DATA
@@ -74,6 +74,7 @@ class ServeSettings:
     first_user: CreateUser | None = None
     cluster_secret_file: Path | None = None
     upstream: UpstreamSettings | None = None
+    proxy: bool = False
     config: BrokerConfig
 
     @property
@@ -143,6 +144,15 @@ def parse_tls(
     if required and ca is None:
         raise invalid("ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.")
     return TlsFiles(certificate, key, ca, required, name)
+
+
+def check_proxy(proxy: bool, log: str | None, kafka: str) -> bool:
+    """Returns `proxy`. Raises INVALID_CONFIG unless a Kafka listener and `--log` are there as well."""
+    if proxy and log is None:
+        raise invalid("--proxy needs --log kafka://HOST:PORT,…: the cluster that requests are passed to.")
+    if proxy and kafka == CLOSED:
+        raise invalid("--proxy needs a Kafka listener: leave out --kafka none.")
+    return proxy
 
 
 def parse_log(log: str | None, config: Path | None) -> UpstreamSettings | None:

@@ -11,6 +11,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker.settings import (
     ServeSettings,
     check_authentication,
+    check_proxy,
     describe,
     parse_address,
     parse_first_user,
@@ -225,3 +226,13 @@ def test_a_described_log_contains_no_secret(tmp_path: Path) -> None:
     assert json.loads(described)["upstream"]["sasl.username"] == "me"
     assert "hush" not in f"{settings} {described}"
     assert json.loads(describe(ServeSettings(config=BrokerConfig.parse(()))))["upstream"] is None
+
+
+def test_a_proxy_needs_a_cluster_and_a_listener() -> None:
+    log = "kafka://b1:9092"
+    assert check_proxy(True, log, "127.0.0.1:9092")
+    assert not check_proxy(False, None, "none")
+    with pytest.raises(KafkaError, match="--proxy needs --log kafka://"):
+        check_proxy(True, None, "127.0.0.1:9092")
+    with pytest.raises(KafkaError, match="--proxy needs a Kafka listener"):
+        check_proxy(True, log, "none")

@@ -18,6 +18,8 @@ from sharebroker_server.kafka_wire.messages import (
     DescribeConfigsResponse,
     FetchRequest,
     FetchResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
@@ -53,6 +55,9 @@ class ClientApi(Generic[Request, Response]):
 FETCH: Final = ClientApi[FetchRequest, FetchResponse](1, "Fetch", 4, 13, throttled=8)
 LIST_OFFSETS: Final = ClientApi[ListOffsetsRequest, ListOffsetsResponse](2, "ListOffsets", 1, 7, throttled=3)
 METADATA: Final = ClientApi[MetadataRequest, MetadataResponse](3, "Metadata", 9, 12, throttled=6)
+FIND_COORDINATOR: Final = ClientApi[FindCoordinatorRequest, FindCoordinatorResponse](
+    10, "FindCoordinator", 1, 3, throttled=2
+)
 SASL_HANDSHAKE: Final = ClientApi[SaslHandshakeRequest, SaslHandshakeResponse](17, "SaslHandshake", 1, 1)
 API_VERSIONS: Final = ClientApi[ApiVersionsRequest, ApiVersionsResponse](18, "ApiVersions", 0, 3, throttled=2)
 OFFSET_FOR_LEADER_EPOCH: Final = ClientApi[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse](
@@ -74,17 +79,23 @@ Range = tuple[int, int]
 
 
 class Versions:
-    """The versions that a broker offers, by API key."""
+    """The versions that a broker offers, by API key, and the levels of its finalized `features`."""
 
-    __slots__ = ("_offered",)
+    __slots__ = ("_offered", "features")
 
-    def __init__(self, offered: Mapping[int, Range]) -> None:
+    def __init__(self, offered: Mapping[int, Range], features: Mapping[str, int] | None = None) -> None:
         self._offered = offered
+        self.features: Mapping[str, int] = features or {}
 
     @classmethod
     def of_response(cls, response: ApiVersionsResponse) -> Versions:
         """Returns the versions in a response to ApiVersions."""
-        return cls({api.api_key: (api.min_version, api.max_version) for api in response.api_keys})
+        offered = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        return cls(offered, {one.name: one.max_version_level for one in response.finalized_features})
+
+    def offered(self, key: int) -> Range:
+        """Returns the versions of an API; (0, -1) for none."""
+        return self._offered.get(key, (0, -1))
 
     def of(self, api: ClientApi[Any, Any]) -> int:
         """Returns the highest common version.
@@ -92,7 +103,7 @@ class Versions:
         Raises:
             KafkaError: UNSUPPORTED_VERSION without one.
         """
-        first, last = self._offered.get(api.key, (0, -1))
+        first, last = self.offered(api.key)
         version = min(last, api.last)
         if version < max(first, api.first):
             offered = f"versions {first} to {last}" if last >= first else "no version"

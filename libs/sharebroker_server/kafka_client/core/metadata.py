@@ -41,12 +41,16 @@ class TopicLeaders:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """The cluster at one time. `errors` has the error codes of topics that could not be described."""
+    """The cluster at one time. `errors` has the error codes of topics that could not be described.
+
+    `controller_id` is the broker that changes topics, -1 for none.
+    """
 
     cluster_id: str = ""
     brokers: Mapping[int, BrokerNode] = field(default_factory=dict)
     topics: Mapping[str, TopicLeaders] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
+    controller_id: int = -1
 
     def leader(self, topic: str, partition: int) -> Leader | None:
         """Returns the leader of a partition, None if there is none or its broker is not known."""
@@ -80,7 +84,7 @@ class ClusterMetadata:
             broker.node_id: BrokerNode(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in response.brokers
         }
-        return ClusterMetadata(response.cluster_id or "", brokers, topics, errors)
+        return ClusterMetadata(response.cluster_id or "", brokers, topics, errors, response.controller_id)
 
 
 def _topic(found: MetadataResponse.MetadataResponseTopic) -> TopicLeaders:

@@ -69,6 +69,14 @@ def serve(
             "with PEM. Secrets: ${env:NAME}, ${file:PATH:KEY}, ${dir:PATH:NAME}."
         ),
     ] = None,
+    proxy: Annotated[
+        bool,
+        typer.Option(
+            "--proxy",
+            help="Passes the requests of producers, consumers and transactions to the cluster of --log, so "
+            "that one address serves them and share consumers.",
+        ),
+    ] = False,
     advertise: Annotated[
         str | None,
         typer.Option(
@@ -181,6 +189,7 @@ def serve(
     from sharebroker_server.broker.settings import (
         ServeSettings,
         check_authentication,
+        check_proxy,
         describe,
         parse_address,
         parse_first_user,
@@ -225,6 +234,7 @@ def serve(
             cluster_secret_file=cluster_secret_file,
             first_user=parse_first_user(admin_user, admin_password_file),
             upstream=parse_log(log, upstream_config),
+            proxy=check_proxy(proxy, log, kafka),
             config=config,
         )
         check_processes(settings)

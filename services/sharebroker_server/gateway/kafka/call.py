@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.features import TRANSACTION
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.authorization import Rights
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
@@ -59,7 +60,8 @@ class KafkaListener:
     """The state that all connections of the Kafka listener share.
 
     `apis` are the served APIs by key. The fetches in flight divide FETCH_MEMORY among each other. With `sasl`
-    clients must authenticate.
+    clients must authenticate. With `--proxy` `upstream_epoch` returns the leader epoch that the upstream
+    cluster has for a partition of a topic.
     """
 
     gateway: Gateway
@@ -72,6 +74,7 @@ class KafkaListener:
     sasl: SaslSettings | None = None
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
     throttle: Throttle | None = None
+    upstream_epoch: Callable[[str, int], int] | None = None
 
     def is_enabled(self, api: Api) -> bool:
         """Returns whether the feature that the API belongs to is enabled."""
@@ -148,6 +151,13 @@ class Call(Generic[Q]):
     request: Q
     view: ClusterView
     queued_for: float = 0.0
+
+    def leader_epoch(self, topic: Topic, partition: int) -> int:
+        """Returns the leader epoch of a partition that the client sees."""
+        upstream_epoch = self.listener.upstream_epoch
+        if upstream_epoch is None or not topic.upstream:
+            return self.view.epoch
+        return upstream_epoch(topic.name, partition)
 
     @property
     def gateway(self) -> Gateway:

@@ -117,11 +117,20 @@ class TopicEncoder:
                 self._call, topic, range(topic.partitions), _Topic, _Partition, encoding.operations
             )
             content = self._bytes(described)
-            self._cache.put(self._call.view, encoding, topic, content)
+            if self._caches(topic):
+                self._cache.put(self._call.view, encoding, topic, content)
         return content
 
+    def _caches(self, topic: Topic) -> bool:
+        """Returns whether the bytes depend on this cluster alone."""
+        return not topic.upstream or self._call.listener.upstream_epoch is None
+
     def _cached(self, topic: Topic) -> bytes | None:
-        return self._cache.get(self._call.view, self._encoding(topic), topic)
+        return (
+            None
+            if not self._caches(topic)
+            else self._cache.get(self._call.view, self._encoding(topic), topic)
+        )
 
     def _encoding(self, topic: Topic) -> Encoding:
         return Encoding(self._call.version, topic_operations(self._call, topic.name))

@@ -233,7 +233,7 @@ def describe_topic(
             partition(
                 partition_index=index,
                 leader_id=leader,
-                leader_epoch=call.view.epoch,
+                leader_epoch=call.leader_epoch(topic, index),
                 replica_nodes=(leader,),
                 isr_nodes=(leader,),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 from typing import Final
 from uuid import UUID, uuid5
@@ -46,11 +46,18 @@ class FollowedTopics:
         return [name for name in names if name not in metadata.topics and name not in metadata.errors]
 
     def commands(
-        self, catalog: TopicCatalog, metadata: ClusterMetadata, now: float
+        self,
+        catalog: TopicCatalog,
+        metadata: ClusterMetadata,
+        now: float,
+        deleted: Collection[str] = (),
     ) -> list[FollowTopic | ForgetTopic]:
-        """Returns the changes, in the order of names. `metadata` has the errors of unlisted topics."""
+        """Returns the changes, in the order of names. `metadata` has the errors of unlisted topics.
+
+        `deleted` are the ids of topics that were deleted through this cluster.
+        """
         return [
-            *self._forgotten(catalog, metadata, now),
+            *self._forgotten(catalog, metadata, now, deleted),
             *(
                 command
                 for name in sorted(metadata.topics)
@@ -77,7 +84,7 @@ class FollowedTopics:
             yield FollowTopic(found.name, topic_id, partitions)
 
     def _forgotten(
-        self, catalog: TopicCatalog, metadata: ClusterMetadata, now: float
+        self, catalog: TopicCatalog, metadata: ClusterMetadata, now: float, deleted: Collection[str]
     ) -> Iterator[ForgetTopic]:
         gone = {
             topic.topic_id
@@ -88,7 +95,7 @@ class FollowedTopics:
         for topic_id in sorted(gone):
             since, looks = self._absent.get(topic_id, (now, 0))
             self._absent[topic_id] = since, looks + 1
-            if looks + 1 >= LOOKS and now - since >= GRACE:
+            if topic_id in deleted or (looks + 1 >= LOOKS and now - since >= GRACE):
                 yield ForgetTopic(topic_id)
 
     def _keep(self, gone: Iterable[str]) -> None:

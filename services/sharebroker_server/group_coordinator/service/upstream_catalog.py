@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -38,6 +39,7 @@ _NOT_HERE: Final = frozenset(
 
 class UpstreamCatalog:
     """Call `run`: it looks at the cluster every `metadata.max.age.ms`, and each second while that fails.
+    It looks at once after `topics_changed` of the client.
 
     It also looks each second until the catalog names the cluster: without an owner, which a catalog lacks at
     first, its topics would be missing until the next look. Every process looks, since its reads use the
@@ -64,7 +66,10 @@ class UpstreamCatalog:
         """Looks until it is cancelled."""
         while True:
             well = await self.look()
-            await asyncio.sleep(self._interval if well else min(self._interval, 1.0))
+            changed = self._client.topics_changed
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), self._interval if well else min(self._interval, 1.0))
+            changed.clear()
 
     async def look(self) -> bool:
         """Looks once; returns whether a broker responded and the catalog names the cluster.
@@ -85,6 +90,7 @@ class UpstreamCatalog:
             await self._write(FollowCluster(self._addresses))
             return False
         self._reported.pop("", None)
+        self._client.deleted_topics &= {topic.topic_id for topic in self._follower.catalog.topics()}
         try:
             if await self._write(FollowCluster(self._addresses, metadata.cluster_id)):
                 await self._follow(metadata)
@@ -113,7 +119,8 @@ class UpstreamCatalog:
         unlisted = self._topics.unlisted(catalog, metadata)
         if unlisted:
             metadata = await self._client.refresh(unlisted)
-        commands = self._topics.commands(catalog, metadata, asyncio.get_running_loop().time())
+        deleted = self._client.deleted_topics
+        commands = self._topics.commands(catalog, metadata, asyncio.get_running_loop().time(), deleted)
         for command in commands[:CHANGES_AT_ONCE]:
             await self._write(command)
 

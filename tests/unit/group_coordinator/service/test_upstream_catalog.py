@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 from unittest.mock import patch
@@ -22,6 +23,7 @@ from sharebroker_server.group_coordinator.service.upstream_catalog import Upstre
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.core.metadata import ClusterMetadata, Leader, TopicLeaders
 from sharebroker_server.kafka_client.settings import upstream_settings
+from tests.testkit.waiting import eventually
 
 ONE, TWO = (topic_id_text(uuid4().bytes) for _ in range(2))
 AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "Connection refused.")
@@ -42,6 +44,8 @@ class CatalogFixture:
         self.described: list[object] = []
         self.undescribed: list[KafkaError] = []
         self.owner = owner
+        self.topics_changed = asyncio.Event()
+        self.deleted_topics: set[str] = set()
         self.position = 0
         self.machine = CatalogMachine(BrokerConfig.parse(()))
         self._decide(NameCluster("c"))
@@ -205,3 +209,24 @@ async def test_a_catalog_that_cannot_be_written_now_is_written_later(
     assert (fixture.names(), lines) == ([], [])
     await fixture.topics.look()
     assert fixture.names() == ["a"]
+
+
+async def test_a_change_of_topics_is_followed_at_once() -> None:
+    fixture = CatalogFixture(seen("a"), seen("a", "b"))
+    running = asyncio.create_task(fixture.topics.run())
+    await eventually(lambda: fixture.names() == ["a"])
+    fixture.topics_changed.set()
+    await eventually(lambda: fixture.names() == ["a", "b"])
+    assert not fixture.topics_changed.is_set()
+    running.cancel()
+
+
+async def test_a_topic_that_was_deleted_through_this_cluster_has_no_grace() -> None:
+    gone = ClusterMetadata("kafka-1", errors={"a": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)})
+    fixture = CatalogFixture(seen("a", "b"), seen("b"), gone, seen("b"), gone)
+    await fixture.topics.look()
+    await fixture.topics.look()
+    assert fixture.names() == ["a", "b"]
+    fixture.deleted_topics = {topic.topic_id for topic in fixture.catalog.topics() if topic.name == "a"}
+    await fixture.topics.look()
+    assert fixture.names() == ["b"]

@@ -20,7 +20,7 @@ _Result = DeleteTopicsResponse.DeletableTopicResult
 _result = to_kafka(_Deleted, _Result)
 
 
-class _Topic(NamedTuple):
+class NamedTopic(NamedTuple):
     """A topic by its name or its id; the other one is empty."""
 
     name: str
@@ -37,16 +37,16 @@ class _Topic(NamedTuple):
 
 async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     """Returns one result per topic."""
-    topics = _topics(call.request)
+    topics = named_topics(call.request)
     check = duplicate_check(topics, "topic")
 
-    def translate(topic: _Topic) -> pb.DeleteTopicsRequest.Topic:
+    def translate(topic: NamedTopic) -> pb.DeleteTopicsRequest.Topic:
         if bool(topic.name) == bool(topic.topic_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "A topic is identified by its name or by its id, not by both."
             )
         check(topic)
-        _authorize(call, topic)
+        authorize(call, topic)
         catalog = call.gateway.catalog
         found = catalog.topic(topic.name) if topic.name else catalog.topic_by_id(topic.topic_id)
         call.mutate(0 if found is None else found.partitions, strict_from=5)
@@ -56,7 +56,7 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
         request = pb.DeleteTopicsRequest(topics=valid)
         return (await delete_topics(call.gateway, request, call.deadline(call.request.timeout_ms))).topics
 
-    def failed(topic: _Topic, error: KafkaError) -> _Result:
+    def failed(topic: NamedTopic, error: KafkaError) -> _Result:
         code = for_version(API.key, call.version, error.code)
         result: _Result = _refuse.item("responses", topic, KafkaError(code, error.message))
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and topic.topic_id:
@@ -69,7 +69,7 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=results)
 
 
-def _authorize(call: Call, topic: _Topic) -> None:
+def authorize(call: Call, topic: NamedTopic) -> None:
     """Raises TOPIC_AUTHORIZATION_FAILED; a topic by an unknown id is rejected where it is deleted."""
     if not call.rights.allows_on_cluster(AclOperation.DELETE):
         found = topic_by_id(call, topic.topic_id) if topic.topic_id else None
@@ -88,13 +88,13 @@ def _visible_name(call: Call, topic_id: str) -> str | None:
     return topic.name
 
 
-def _topics(request: DeleteTopicsRequest) -> list[_Topic]:
+def named_topics(request: DeleteTopicsRequest) -> list[NamedTopic]:
     """Returns the topics; versions before 6 list names only."""
-    by_name = [_Topic(name, "") for name in request.topic_names]
-    return by_name or [_Topic(topic.name or "", topic.topic_id) for topic in request.topics]
+    by_name = [NamedTopic(name, "") for name in request.topic_names]
+    return by_name or [NamedTopic(topic.name or "", topic.topic_id) for topic in request.topics]
 
 
 _refuse = Refusal(
-    DeleteTopicsResponse, {"responses": _topics, "responses.name": lambda topic: topic.name_in_result}
+    DeleteTopicsResponse, {"responses": named_topics, "responses.name": lambda topic: topic.name_in_result}
 )
 API = Api(20, (1, 6), handle, _refuse)

@@ -51,7 +51,7 @@ _LEADER_MOVED: Final = frozenset(
 Java's consumer does not expect them here and would fail.
 """
 
-_SENT_AFTER_WAIT: Final = frozenset(
+SENT_AFTER_WAIT: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -73,8 +73,7 @@ _internal_result = to_kafka(internal_topics.Fetched, _Result, {"last_stable_offs
 
 async def handle(call: Call[FetchRequest]) -> FetchResponse:
     """Returns one result per partition; the first one has records whatever their size."""
-    if call.request.session_epoch not in _FULL:
-        raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    check_full(call.request)
     turns = call.gateway.turns
     lookups = (
         locate(
@@ -107,6 +106,12 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
     ]
     call.view.add_leader_hints(response, moved)
     return response
+
+
+def check_full(request: FetchRequest) -> None:
+    """Raises FETCH_SESSION_ID_NOT_FOUND unless the fetch is a full one."""
+    if request.session_epoch not in _FULL:
+        raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
 def _here(found: _Located) -> _Located:
@@ -185,7 +190,7 @@ class FetchReader:
 
 
 def _may_wait(partition: _Located) -> bool:
-    return isinstance(partition, Located) or partition.error.code in _SENT_AFTER_WAIT
+    return isinstance(partition, Located) or partition.error.code in SENT_AFTER_WAIT
 
 
 def failed(partition: int, code: ErrorCode, version: int) -> _Result:

@@ -20,7 +20,7 @@ _response = to_kafka(pb.InitProducerIdResponse, InitProducerIdResponse)
 
 async def handle(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     """Any broker serves a producer without a transactional id."""
-    _authorize(call)
+    authorize(call)
     if call.request.transactional_id is not None:
         call.check_transactional_id(call.request.transactional_id)
     has_id = call.request.producer_id != _NONE
@@ -33,7 +33,7 @@ async def handle(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     return _response(await init_producer_id(call.gateway, request, call.deadline()))
 
 
-def _authorize(call: Call[InitProducerIdRequest]) -> None:
+def authorize(call: Call[InitProducerIdRequest]) -> None:
     """Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
     Raises CLUSTER_AUTHORIZATION_FAILED if the client may neither do IDEMPOTENT_WRITE nor WRITE to some topic.

@@ -18,7 +18,7 @@ from sharebroker_server.leader_calls.values import AppendCall, AppendPart, Appen
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 
-_ACKS: Final = (-1, 0, 1)
+ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4
 _FIRST_WITH_ZSTD: Final = 7
 _ADDS_PARTITIONS: Final = 12
@@ -94,7 +94,7 @@ async def _response(
         ]
     )
     if call.request.acks == 0:
-        _close_after_failure(response)
+        close_after_failure(response)
         return None
     moved = [
         (TopicIdPartition(part.led_elsewhere, part.item.index), result)
@@ -123,7 +123,7 @@ async def _parts(call: Call[ProduceRequest]) -> list[_Part]:
         parts.append(part)
         if not len(parts) % PORTION:
             await call.gateway.turns.next()
-    error = _transaction_denial(call) if seen.transactional else None
+    error = transaction_denial(call) if seen.transactional else None
     if error is not None:
         return [Rejected(part, error) for data in call.request.topic_data for part in data.partition_data]
     return parts
@@ -145,7 +145,7 @@ def _each_part(call: Call[ProduceRequest], seen: _Seen) -> Iterator[_Part]:
             )
 
 
-def _transaction_denial(call: Call[ProduceRequest]) -> KafkaError | None:
+def transaction_denial(call: Call[ProduceRequest]) -> KafkaError | None:
     """Returns the error of a request with transactional records, if the client may not WRITE to the id.
 
     As in Kafka, a request without such records requires no permission on its transactional id, and such
@@ -160,7 +160,7 @@ def _transaction_denial(call: Call[ProduceRequest]) -> KafkaError | None:
 def _usable_topic(call: Call[ProduceRequest], data: ProduceRequest.TopicProduceData) -> Topic | KafkaError:
     """Returns the topic, or why the client may not append to it."""
     try:
-        if call.request.acks not in _ACKS:
+        if call.request.acks not in ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {call.request.acks}; not 0, 1 or -1.")
         return _topic(call, data)
     except KafkaError as error:
@@ -229,7 +229,7 @@ def _result(call: Call, part: _Part, appended: Iterator[AppendResult]) -> _Parti
     )
 
 
-def _close_after_failure(response: ProduceResponse) -> None:
+def close_after_failure(response: ProduceResponse) -> None:
     """Raises BadMessage after a failure: as in Kafka, a closed connection is the only error with acks=0."""
     for topic in response.responses:
         for part in topic.partition_responses:

@@ -1,0 +1,1 @@
+"""Requests about topics of the upstream cluster that are passed to it (`serve --proxy`)."""
