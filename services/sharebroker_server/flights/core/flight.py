@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import orjson
 
 _MISSING: Final = ("", "NA")
 MAX_DELIVERIES: Final = 2
@@ -54,7 +55,7 @@ class Flight:
     def of_payload(payload: bytes) -> Flight:
         """Returns the flight of a record's value. Raises ValueError if it is invalid."""
         try:
-            return Flight(**json.loads(payload))
+            return Flight(**orjson.loads(payload))
         except TypeError as failure:
             raise ValueError(f"not a flight: {payload[:80]!r}") from failure
 
@@ -65,7 +66,7 @@ class Flight:
 
     def payload(self) -> bytes:
         """Returns the record's value."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        return orjson.dumps(self)
 
 
 def judge(flight: Flight, delivery_count: int) -> tuple[FlightAcknowledgement, str]:

@@ -95,13 +95,14 @@ class Ledger:
         """Records that a worker received records and acknowledges them next."""
         self._open[batch] = list(deliveries)
         for delivery in self._open[batch]:
+            record_id = delivery.record_id
             self.deliveries.append((delivery, at))
-            self._holder[delivery.record_id] = batch
-            self._orphans.pop(delivery.record_id, None)
-            previous = self._delivery_counts.get(delivery.record_id, 1)
+            self._holder[record_id] = batch
+            self._orphans.pop(record_id, None)
+            previous = self._delivery_counts.get(record_id, 1)
             if delivery.delivery_count > previous:
                 self.totals.repeats += delivery.delivery_count - previous
-                self._delivery_counts[delivery.record_id] = delivery.delivery_count
+                self._delivery_counts[record_id] = delivery.delivery_count
 
     def confirmed(self, batch: Batch, at: float, failed: Mapping[RecordId, bool]) -> None:
         """Records that a batch's acknowledgements are durable, except those that failed.
@@ -166,11 +167,11 @@ def add_report(line: bytes, worker: str, ledger: Ledger) -> None:
     report = orjson.loads(line)
     batch = (worker, report["batch"])
     if "got" in report:
-        deliveries = (FlightDelivery(*fields) for fields in report["got"])
-        typed = [
-            each._replace(acknowledgement=FlightAcknowledgement(each.acknowledgement)) for each in deliveries
+        deliveries = [
+            FlightDelivery(partition, offset, count, FlightAcknowledgement(acknowledgement), *facts)
+            for partition, offset, count, acknowledgement, *facts in report["got"]
         ]
-        ledger.delivered(batch, report["at"], typed)
+        ledger.delivered(batch, report["at"], deliveries)
     else:
         failed = {(partition, offset): lost for partition, offset, lost in report["failed"]}
         ledger.confirmed(batch, report["at"], failed)

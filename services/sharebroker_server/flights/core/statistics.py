@@ -88,7 +88,8 @@ class RunSummary:
         """Counts one finished flight; `minutes` are its (departure, arrival) delays."""
         rejected = acknowledgement is FlightAcknowledgement.REJECT
         delays = Delays(rejected=1) if rejected else Delays(1, *minutes)
-        self.add(RunSummary({carrier: delays}, {route: delays}))
+        for sums, name in ((self.carriers, carrier), (self.routes, route)):
+            sums.setdefault(name, Delays()).add(delays)
 
     def add(self, other: RunSummary) -> None:
         """Adds another summary to this one."""
