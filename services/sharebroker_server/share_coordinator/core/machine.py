@@ -241,7 +241,8 @@ class ShareCoordinatorMachine(WithoutSoftState):
         if state is None:
             return self._remaining_tombstones(key, now)
         # The checkpoint's tombstone comes first: it is the record that starts the deletion.
-        return (CheckpointTombstone(key, int(now * 1000)), *_tombstones(key, state.delta_indices, now))
+        indices = state.delta_indices if self._rules.delta_tombstones else ()
+        return (CheckpointTombstone(key, int(now * 1000)), *_tombstones(key, indices, now))
 
     def _remaining_tombstones(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
         deletion = self._deletions.get(key)
@@ -295,7 +296,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         if state is None:
             return
         self._warm -= not state.cold
-        if state.delta_indices:
+        if state.delta_indices and self._rules.delta_tombstones:
             self._deletions[record.key] = Deletion(state.checkpoint_position, state.delta_indices)
 
     def _apply_delta_tombstone(self, record: DeltaTombstone, _: int) -> None:

@@ -37,9 +37,8 @@ NOT_CHANGED: Final = -1
 
 _FAILURE: Final = Conversion(FailureNote, pb.FailureNote)
 _NOTE_FIELDS: Final[dict[str, str | Mapped]] = {"failure": Mapped(nested=_FAILURE)}
-_BATCH_FIELDS: Final = BATCH_FIELDS | {
-    "note": Mapped(nested=Conversion(StateNote, pb.ShareStateNote, _NOTE_FIELDS))
-}
+STORED_NOTE: Final = Conversion(StateNote, pb.ShareStateNote, _NOTE_FIELDS)
+_BATCH_FIELDS: Final = BATCH_FIELDS | {"note": Mapped(nested=STORED_NOTE)}
 
 _KEY_CACHE_SIZE: Final = 65_536
 
@@ -58,15 +57,12 @@ _new: Final[Any] = tuple.__new__
 """Creates a named tuple of a sequence in half the time of its `_make`."""
 
 _KEY: Final = Conversion(SharePartitionKey, pb.SharePartitionKey)
-_FAILED: Final[dict[str, str | Mapped]] = {
-    "failed": Mapped(
-        nested=Conversion(
-            JournalUpdate,
-            pb.JournalUpdate,
-            {"records": Mapped(nested=Conversion(FailedRecords, pb.FailedRecords, FAILED_FIELDS))},
-        )
-    ),
-}
+STORED_JOURNAL: Final = Conversion(
+    JournalUpdate,
+    pb.JournalUpdate,
+    {"records": Mapped(nested=Conversion(FailedRecords, pb.FailedRecords, FAILED_FIELDS))},
+)
+_FAILED: Final[dict[str, str | Mapped]] = {"failed": Mapped(nested=STORED_JOURNAL)}
 _BATCHES: Final[dict[str, str | Mapped]] = _FAILED | {
     "state_batches": Mapped(nested=Conversion(StateBatch, pb.ShareStateBatch, _BATCH_FIELDS))
 }
