@@ -26,6 +26,8 @@ from sharebroker_server.record_log.core.message_ids import (
 )
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import Scheduled, ranges_of
+from sharebroker_server.record_log.core.share_control import ControlRecord, control_batch, has_share_state
+from sharebroker_server.record_log.core.share_index import IndexEntry
 from sharebroker_server.record_log.core.snapshots import snapshots_of
 from sharebroker_server.record_log.core.transactions import Draft, marker_batch
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
@@ -229,17 +231,55 @@ class NotedAppend:
         return batches, Appended(group.offset, batches[-1].last_offset, -1 if stamp is None else stamp)
 
 
-Append: TypeAlias = RecordsAppend | MarkerAppend | RecallAppend | NotedAppend
+class StateRecord(NamedTuple):
+    """A control record with its place in the index: a group, and the slot of a delta (see `share_index`)."""
+
+    control: ControlRecord
+    group_id: str
+    slot: int
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class StateAppend:
+    """Control records with the state of share groups, at least one; they do not count as bytes that wait."""
+
+    records: Sequence[StateRecord]
+    result: asyncio.Future[Appended] = field(default_factory=_future)
+    size: int = 0
+
+    def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
+        """Returns the control batch, and adds its records to the index."""
+        batch = control_batch([record.control for record in self.records], group.offset)
+        group.draft.share_entries += [
+            IndexEntry(record.group_id, record.slot, offset, group.records_end, record.deleted)
+            for offset, record in enumerate(self.records, group.offset)
+        ]
+        return (batch,), Appended(batch.base_offset, batch.last_offset, -1)
+
+
+Append: TypeAlias = RecordsAppend | MarkerAppend | RecallAppend | NotedAppend | StateAppend
 
 
 class Group:
-    """The appends of one write to the store. `offset` is the next one to assign; times are in ms."""
+    """The appends of one write to the store. `offset` is the next one to assign; times are in ms.
 
-    __slots__ = ("_outcomes", "batches", "draft", "log_append_ms", "now_ms", "offset")
+    `records_end` is the offset after the last batch for readers.
+    """
 
-    def __init__(self, draft: Draft, offset: int, now_ms: int, log_append_ms: int | None) -> None:
+    __slots__ = ("_outcomes", "batches", "draft", "log_append_ms", "now_ms", "offset", "records_end")
+
+    def __init__(
+        self,
+        draft: Draft,
+        offset: int,
+        now_ms: int,
+        log_append_ms: int | None,
+        records_end: int | None = None,
+    ) -> None:
         self.draft = draft
         self.offset = offset
+        self.records_end = offset if records_end is None else records_end
         self.now_ms = now_ms
         self.log_append_ms = log_append_ms
         self.batches: list[StoredBatch] = []
@@ -255,6 +295,8 @@ class Group:
         self.batches += batches
         if batches:
             self.offset = appended.last_offset + 1
+            if not has_share_state(batches[-1]):
+                self.records_end = self.offset
         self._outcomes.append((append, appended))
 
     @property
@@ -262,7 +304,7 @@ class Group:
         """The producer snapshots to store with the batches."""
         draft = self.draft
         changed = draft.producers or draft.duplicates or draft.scheduled or draft.recalled or draft.notes
-        return snapshots_of(draft) if changed else NO_SNAPSHOTS
+        return snapshots_of(draft) if changed or draft.share_entries else NO_SNAPSHOTS
 
     @property
     def changes_store(self) -> bool:
@@ -271,10 +313,16 @@ class Group:
         return bool(self.batches or draft.producers or draft.recalled or draft.notes)
 
     @property
+    def has_only_state(self) -> bool:
+        """Whether readers receive nothing of it: all batches have state of share groups."""
+        return bool(self.batches) and all(map(has_share_state, self.batches))
+
+    @property
     def beyond_limit(self) -> bool:
         """Whether a full store must accept the group: it has no records.
 
-        Consumers cannot read past an open transaction, so that no record would ever be deleted.
+        Consumers cannot read past an open transaction, and cannot finish records whose acknowledgement is not
+        stored, so that no record would ever be deleted.
         """
         return all(batch.control for batch in self.batches)
 

@@ -13,6 +13,7 @@ from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core.addressed import copies_in
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import LogState
+from sharebroker_server.record_log.core.share_control import has_share_state
 from sharebroker_server.record_log.core.snapshots import load_snapshots, lost_snapshots
 from sharebroker_server.record_log.core.transactions import Draft, Transactions, commits
 from sharebroker_server.record_log.port import RecordStore
@@ -101,6 +102,8 @@ async def load(
         for batch in batches:
             state.add(batch, now_ms)
         offset = batches[-1].last_offset + 1
+    if transactions.share.newest + 1 == bounds.log_end_offset > 0:
+        state.hide_end(transactions.share.records_end)
     if settings.dedup_window_ms:
         start = state.index.first_since(now_ms - settings.dedup_window_ms)
         if start is not None:
@@ -133,7 +136,7 @@ async def _load_ids(
 def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch, ids: MessageIds) -> None:
     """Adds the ids of a stored batch as its append did: those of duplicates and copies do not count."""
     header = header_of(batch.data)
-    if draft.ids is None:
+    if draft.ids is None or has_share_state(batch):
         return
     if batch.control:
         draft.ids.end(header.producer_id, commit=commits(batch))

@@ -14,18 +14,24 @@ checked against those before it. Offsets are assigned when the group is built an
 durable: a group that failed leaves no trace in memory, and its offsets are assigned again. Batches that the
 same producer sent behind it get a retriable error until it is sent again (`core/sequence_gaps.py`).
 
-Offsets. Four of them describe the log:
+Offsets. Five of them describe the log:
 
 * *log start offset*: moves up by retention and DeleteRecords, never down.
-* *log end offset*: the offset of the next record. Only durable batches are added to memory, so it is also
-  the *high watermark*, and readers never see a record that could be lost.
-* *last stable offset*: the start of the earliest open transaction, else the log end. Readers with isolation
-  level read_committed read up to it.
+* *log end offset*: the offset of the next record.
+* *records end offset*: the offset after the last batch for readers; only state of share groups follows. Only
+  durable batches are added to memory, so it is also the *high watermark*, and readers never see a record that
+  could be lost.
+* *last stable offset*: the start of the earliest open transaction, else the records end. Readers with
+  isolation level read_committed read up to it.
 * *start of the hot cache*: reads from there on need no store.
 
 Reads. `LogState` keeps the newest batches in the hot cache and the batches last read from the store, for a
 consumer that catches up. A read checks the lease first: a process that was suspended cannot detect
 that another broker has taken over, and would return records that others have finished.
+
+State of share groups. Control batches with it (`core/share_control.py`) are written in the same groups. Reads
+leave them out. Before the log start passes a group's newest checkpoint, `checkpoint_state` has to write
+another one; without it the log start stops there.
 
 A full store rejects records and accepts transaction markers, which are then written in groups of their own:
 consumers need them to proceed, and only consumed records can be deleted.
@@ -45,7 +51,7 @@ may have seen are not assigned to other records, even if the store lost them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -64,6 +70,8 @@ from sharebroker_server.record_log.appends import (
     NotedAppend,
     RecallAppend,
     RecordsAppend,
+    StateAppend,
+    StateRecord,
 )
 from sharebroker_server.record_log.core.batch import (
     BatchHeader,
@@ -77,6 +85,7 @@ from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.retention import disposable_before
 from sharebroker_server.record_log.core.schedules import MAX_RANGES, check_not_due
+from sharebroker_server.record_log.core.share_control import ControlRecord, control_records, has_share_state
 from sharebroker_server.record_log.core.snapshots import snapshot_names
 from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.lifecycle import (
@@ -115,6 +124,7 @@ class PartitionLog:
     `on_append` holds callbacks without arguments, called after the log end has moved; they must not raise or
     block. `settings` may be replaced at any time; new `limits` apply when the log is opened next.
     `transactions` is the durable state of producers and transactions; a reload replaces the object.
+    `checkpoint_state` writes a checkpoint of each share group whose newest one is below an offset.
     `scheduled` and `recalled` count records since the log was opened.
     """
 
@@ -132,6 +142,7 @@ class PartitionLog:
         self.settings = settings
         self.phase = LogPhase.OPEN
         self.on_append: list[Callable[[], None]] = []
+        self.checkpoint_state: Callable[[int], Awaitable[None]] | None = None
         self._store = store
         self._lease = lease
         self._now = now
@@ -175,8 +186,13 @@ class PartitionLog:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset of the next record, and the high watermark, since only durable records count."""
+        """The offset of the next record."""
         return self._state.log_end_offset
+
+    @property
+    def records_end_offset(self) -> int:
+        """The offset after the last batch for readers: the high watermark, since only durable ones count."""
+        return self._state.records_end_offset
 
     @property
     def size(self) -> int:
@@ -185,8 +201,8 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The limit of read_committed."""
-        return self.transactions.last_stable_offset(self.log_start_offset, self.log_end_offset)
+        """The start of the earliest open transaction, else the records end: the limit of read_committed."""
+        return self.transactions.last_stable_offset(self.log_start_offset, self.records_end_offset)
 
     @property
     def retention_ms(self) -> int:
@@ -309,16 +325,51 @@ class PartitionLog:
         """Returns None: no state is void."""
         return None
 
+    async def append_state(self, records: Sequence[StateRecord]) -> Appended:
+        """Appends control records with the state of share groups, at least one, in one batch.
+
+        Raises:
+            KafkaError: as `append`.
+        """
+        return await self._enqueue(StateAppend(records))
+
+    async def state_records(self) -> list[tuple[int, ControlRecord]]:
+        """Returns the control records from which the state of all share groups is rebuilt, ascending.
+
+        Raises:
+            KafkaError: as `read`.
+            ValueError: the store lacks one, or it is damaged.
+        """
+        self._check_readable()
+        needed = self.transactions.share.needed()
+        try:
+            batches = await self._store.read_at(self.partition, needed)
+        except LogUnavailable as error:
+            raise storage_error(error) from error
+        state = filter(has_share_state, batches)
+        found = {offset: record for batch in state for offset, record in control_records(batch)}
+        missing = [offset for offset in needed if offset not in found]
+        if missing:
+            raise ValueError(f"{self.partition} has no control record at offset {missing[0]}")
+        return [(offset, found[offset]) for offset in needed]
+
     def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:
         """Returns whole batches from the one that contains `offset`; None if they are not in memory.
 
-        Up to `max_bytes`, but at least one batch; [] at the end of the log. After None, use `read`.
+        Up to `max_bytes`, but at least one batch; [] at the end of the log. After None, use `read`. Leaves
+        out state of share groups.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
         """
         self._check_readable()
-        return self._state.read_hot(offset, max_bytes)
+        batches = self._state.read_hot(offset, max_bytes)
+        while batches and self.transactions.share:
+            for_readers = _for_readers(batches)
+            if for_readers:
+                return for_readers
+            batches = self._state.read_hot(batches[-1].last_offset + 1, max_bytes)
+        return batches
 
     async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch]:
         """Like `read_hot`, but reads the store if needed.
@@ -326,18 +377,20 @@ class PartitionLog:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        hot = self.read_hot(offset, max_bytes)
-        if hot is not None:
-            return hot
-        try:
-            batches = await self._store.read(self.partition, offset, max_bytes)
-        except LogUnavailable as error:
-            raise storage_error(error) from error
-        self._check_readable()
-        # The store may contain a group whose write has not completed; readers must not see it yet.
-        durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
-        self._state.cache_read(durable)
-        return durable
+        while (hot := self.read_hot(offset, max_bytes)) is None:
+            try:
+                batches = await self._store.read(self.partition, offset, max_bytes)
+            except LogUnavailable as error:
+                raise storage_error(error) from error
+            self._check_readable()
+            # The store may contain a group whose write has not completed; readers must not see it yet.
+            durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
+            self._state.cache_read(durable)
+            for_readers = _for_readers(durable)
+            if for_readers or not durable:
+                return for_readers
+            offset = durable[-1].last_offset + 1
+        return hot
 
     def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[tuple[int, int]]:
         """Returns the spans of the batches of aborted transactions; the batches ascend."""
@@ -496,6 +549,8 @@ class PartitionLog:
                     await self._write(self._writing)
                     if len(self.transactions.schedules.ranges) > MAX_RANGES:
                         await self._remove_surplus()
+                    if self.transactions.share.deleted:
+                        await self._remove_deleted_groups()
                 else:
                     return
         finally:
@@ -506,7 +561,7 @@ class PartitionLog:
         now_ms = self.now_ms
         stamp = now_ms if self.settings.log_append_time else None
         draft = self.transactions.draft(self.settings.dedup_window_ms, now_ms)
-        group = Group(draft, self.log_end_offset, now_ms, stamp)
+        group = Group(draft, self.log_end_offset, now_ms, stamp, self.records_end_offset)
         for append in self._queue.pop_group(self.settings.max_group_bytes, separate=self._store_is_full):
             group.add(append)
         return group
@@ -517,6 +572,14 @@ class PartitionLog:
             await self.forget_schedules()
         except KafkaError as error:
             _log.info("removal of schedules postponed", partition=self.partition, reason=str(error))
+
+    async def _remove_deleted_groups(self) -> None:
+        """Removes deleted groups from the index, between two writes, so that none of them adds to it."""
+        share = self.transactions.share
+        try:
+            await self._delete(self.log_start_offset, share.remove(share.deleted))
+        except KafkaError as error:  # they are removed after the next load
+            _log.info("removal of deleted groups postponed", partition=self.partition, reason=str(error))
 
     async def _write(self, group: Group) -> None:
         """Makes one group durable and resolves its appends."""
@@ -560,7 +623,8 @@ class PartitionLog:
                 window_ms=self.settings.dedup_window_ms,
             )
         group.complete()
-        self._notify()
+        if not group.has_only_state:
+            self._notify()
 
     def _fail(self, group: Group, error: LogError) -> None:
         """Fails a group, and changes the phase according to the error."""
@@ -605,6 +669,8 @@ class PartitionLog:
 
     async def _trim(self, before: int) -> int:
         if before > self.log_start_offset:
+            before = await self._without_state(before)
+        if before > self.log_start_offset:
             ended, scheduled = self.transactions.ended_before(before)
             recalled = self.transactions.schedules.recalled_in(0, before)
             notes = self.transactions.notes.attached_before(before)
@@ -612,6 +678,14 @@ class PartitionLog:
             self._state.move_log_start(before)
             self.transactions.drop_before(before)
         return self.log_start_offset
+
+    async def _without_state(self, before: int) -> int:
+        """Returns `before`, or the lowest newest checkpoint of a group if it stays below `before`."""
+        earliest = self.transactions.share.earliest()
+        if earliest is not None and earliest < before and self.checkpoint_state is not None:
+            await self.checkpoint_state(before)
+            earliest = self.transactions.share.earliest()
+        return before if earliest is None else min(before, earliest)
 
     async def _delete(self, before: int, removed_snapshots: Sequence[str]) -> None:
         """Deletes from the store the batches before the offset, and producer snapshots."""
@@ -647,3 +721,8 @@ class PartitionLog:
             # A process that was suspended has not been fenced yet: it could return records that other members
             # have finished.
             raise not_leader(self.partition)
+
+
+def _for_readers(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
+    """Returns the batches without those that have state of share groups."""
+    return [batch for batch in batches if not has_share_state(batch)]

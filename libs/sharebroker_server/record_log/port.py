@@ -53,6 +53,12 @@ class RecordStore(Protocol):
         Up to `max_bytes`, but at least one; [] at the end. Raises LogUnavailable.
         """
 
+    async def read_at(self, partition: str, offsets: Sequence[int]) -> list[StoredBatch]:
+        """Returns the batches that contain or follow these ascending offsets, each batch once, ascending.
+
+        Raises LogUnavailable.
+        """
+
     async def bounds(self, partition: str) -> Bounds:
         """Returns log start and end. Both survive trimming; 0 for an unknown log. Raises LogUnavailable.
 

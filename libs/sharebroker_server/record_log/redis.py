@@ -40,6 +40,7 @@ _ANY_OFFSET: Final = (1 << 53) - 1
 _FIRST_COUNT: Final = 4
 _LARGEST_COUNT: Final = 256
 _SCAN_COUNT: Final = 1000
+_READS_AT_ONCE: Final = 256
 
 
 @dataclass(slots=True)
@@ -131,6 +132,22 @@ class RedisRecordStore(RecordStore):
                 return batches
             start = f"({batches[-1].last_offset + 1}-0"
             count = min(remaining * len(batches) // (max_bytes - remaining) + 1, _LARGEST_COUNT)
+
+    @override
+    async def read_at(self, partition: str, offsets: Sequence[int]) -> list[StoredBatch]:
+        log = self._partition(partition).log
+        found: dict[int, StoredBatch] = {}
+        for position in range(0, len(offsets), _READS_AT_ONCE):
+            # All requests of a portion are sent before the first reply is awaited.
+            portion = [
+                self._link.send("XRANGE", log, f"{offset + 1}-0", "+", "COUNT", 1)
+                for offset in offsets[position : position + _READS_AT_ONCE]
+            ]
+            for entries in [await await_read(partition, reply) for reply in portion]:
+                for _, (_, data) in entries:
+                    batch = StoredBatch.from_bytes(data)
+                    found[batch.base_offset] = batch
+        return [found[base] for base in sorted(found)]
 
     @override
     async def bounds(self, partition: str) -> Bounds:

@@ -52,6 +52,13 @@ class MemoryRecordStore(FencedMemory, RecordStore):
         return select_batches(batches, 0, max_bytes)
 
     @override
+    async def read_at(self, partition: str, offsets: Sequence[int]) -> list[StoredBatch]:
+        batches = self._readable(partition).batches
+        following = (next((each for each in batches if each.last_offset >= at), None) for at in offsets)
+        found = {batch.base_offset: batch for batch in following if batch is not None}
+        return [found[base] for base in sorted(found)]
+
+    @override
     async def bounds(self, partition: str) -> Bounds:
         log = self._readable(partition)
         return Bounds(log.log_start, log.log_end)

@@ -188,6 +188,11 @@ class SimulatedRecordStore(RecordStore):
         return await _read(self._connection, "read", lambda: self._store.read(partition, offset, max_bytes))
 
     @override
+    async def read_at(self, partition: str, offsets: Sequence[int]) -> list[StoredBatch]:
+        wanted = list(offsets)
+        return await _read(self._connection, "read_at", lambda: self._store.read_at(partition, wanted))
+
+    @override
     async def bounds(self, partition: str) -> Bounds:
         return await _read(self._connection, "bounds", lambda: self._store.bounds(partition))
 

@@ -92,14 +92,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def control(self) -> bool:
-        """Whether the batch is a transaction marker."""
+        """Whether the batch is a transaction marker, or has state of share groups."""
         return bool(self.attributes & _CONTROL)
 
 
 class StoredBatch(NamedTuple):
     """One batch with assigned offsets.
 
-    `data` is what consumers receive, `control` marks a transaction marker.
+    `data` is what consumers receive. `control` marks a batch without records of producers: a transaction
+    marker, or state of share groups.
     """
 
     base_offset: int

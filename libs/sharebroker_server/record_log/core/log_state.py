@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.share_control import has_share_state
 
 
 class HotCache:
@@ -222,11 +223,11 @@ class MemoryLimits:
 class LogState:
     """Bounds, hot cache and segment index of one partition, and the batches last read from the store.
 
-    `log_end_offset` is the high watermark: only durable batches are added. When the log is opened, all
-    batches between `unread_from` and the log end must be added, oldest first.
+    Only durable batches are added. When the log is opened, all batches between `unread_from` and the log end
+    must be added, oldest first, and `hide_end` be called if the log ends with state of share groups.
     """
 
-    __slots__ = ("_read_ahead", "hot_cache", "index", "log_end_offset", "log_start_offset")
+    __slots__ = ("_hidden_from", "_read_ahead", "hot_cache", "index", "log_end_offset", "log_start_offset")
 
     def __init__(
         self, log_start: int, log_end: int, segments: Iterable[Segment], limits: MemoryLimits
@@ -236,6 +237,21 @@ class LogState:
         self.index = SegmentIndex(segments, limits.segment_bytes, limits.segment_ms)
         self.hot_cache = HotCache(limits.hot_cache_bytes, self.unread_from)
         self._read_ahead = HotCache(limits.hot_cache_bytes, log_start)
+        self._hidden_from: int | None = None
+
+    @property
+    def records_end_offset(self) -> int:
+        """The offset after the last batch that readers receive: the high watermark.
+
+        Batches with state of share groups may follow.
+        """
+        if self._hidden_from is None:
+            return self.log_end_offset
+        return max(self._hidden_from, self.log_start_offset)
+
+    def hide_end(self, records_end: int) -> None:
+        """Hides the last batches of the log from readers: those from `records_end` on."""
+        self._hidden_from = records_end
 
     @property
     def unread_from(self) -> int:
@@ -246,6 +262,10 @@ class LogState:
         """Adds a durable batch at the end."""
         self.hot_cache.add(batch)
         self.index.add(batch, now_ms)
+        if not has_share_state(batch):
+            self._hidden_from = None
+        elif self._hidden_from is None:
+            self._hidden_from = batch.base_offset
         self.log_end_offset = max(self.log_end_offset, batch.last_offset + 1)
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:

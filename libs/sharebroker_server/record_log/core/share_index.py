@@ -84,13 +84,15 @@ class _Group:
 class ShareIndex:
     """The index of one partition; an entry is added once its control record is durable."""
 
-    __slots__ = ("_deleted", "_groups", "records_end")
+    __slots__ = ("_deleted", "_groups", "newest", "records_end")
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._deleted: set[str] = set()
+        self.newest = -1
+        """The offset of the newest control record; -1 without one."""
         self.records_end = -1
-        """The offset after the last batch for readers before the newest control record; -1 without one."""
+        """The offset after the last batch for readers before it; -1 without one."""
 
     @classmethod
     def load(cls, stored: Mapping[str, bytes]) -> ShareIndex:
@@ -116,7 +118,7 @@ class ShareIndex:
                 (self._deleted.add if entry.deleted else self._deleted.discard)(entry.group_id)
             else:
                 group.deltas[entry.slot] = entry
-            self.records_end = entry.records_end
+            self.newest, self.records_end = entry.offset, entry.records_end
 
     def entries(self) -> Iterator[IndexEntry]:
         """Yields every stored entry."""

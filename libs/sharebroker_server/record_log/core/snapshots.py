@@ -1,8 +1,9 @@
-"""The snapshots of a partition: the stored form of its producers, transactions, schedules and notes.
+"""The snapshots of a partition: the stored form of what its leader has in memory beside the batches.
 
 Snapshots are small named values, stored beside the partition's batches: "p<producer id>" is a producer,
 "a<last offset>" an aborted transaction or a range of duplicates, "s<last offset>" a range of scheduled
-records, "r<offset>" a recalled one, "n<key>" a note. The first byte is the format version.
+records, "r<offset>" a recalled one, "n<key>" a note. "c" and "d" are entries of the index of share state
+(`share_index`). The first byte is the format version.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 from sharebroker_server.record_log.core.notes import Notes
 from sharebroker_server.record_log.core.producers import ProducerState, SentBatch
 from sharebroker_server.record_log.core.schedules import Scheduled, Schedules
+from sharebroker_server.record_log.core.share_index import CHECKPOINT_NAME, DELTA_NAME, ShareIndex
 from sharebroker_server.record_log.core.transactions import (
     RECALLED,
     AbortedTransaction,
@@ -47,6 +49,8 @@ def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
         snapshots[f"r{offset}"] = _ABORTED.pack(_FORMAT, RECALLED, offset, offset, 0)
     for key, note in state.changed_notes:
         snapshots[f"{NOTE_NAME}{key}"] = note.packed()
+    for entry in state.share_entries:
+        snapshots[entry.name] = entry.packed()
     return snapshots
 
 
@@ -59,7 +63,7 @@ def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str
         ValueError: a stored snapshot has an unknown format version.
     """
     found = load_snapshots(stored)
-    return {
+    lost = {
         name: snapshot
         for name, snapshot in snapshots_of(state).items()
         if name not in stored
@@ -69,6 +73,7 @@ def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str
         )
         or (name[0] == NOTE_NAME and found.notes.version(name[1:]) < state.notes.version(name[1:]))
     }
+    return lost | state.share.lost(found.share)
 
 
 def _is_earlier(stored: ProducerState, state: ProducerState) -> bool:
@@ -88,9 +93,13 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
     producers, aborted = dict[int, ProducerState](), list[AbortedTransaction]()
     scheduled, recalled = list[Scheduled](), list[int]()
     notes: dict[str, bytes] = {}
+    share: dict[str, bytes] = {}
     for name, snapshot in snapshots.items():
         if name.startswith(NOTE_NAME):
             notes[name[1:]] = snapshot
+            continue
+        if name.startswith((CHECKPOINT_NAME, DELTA_NAME)):
+            share[name] = snapshot
             continue
         if snapshot[0] != _FORMAT:
             raise ValueError(f"producer snapshot {name} has unknown format {snapshot[0]}")
@@ -103,7 +112,9 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
             recalled.append(int(name[1:]))
         else:
             aborted.append(AbortedTransaction(*_ABORTED.unpack(snapshot)[1:]))
-    return Transactions(producers, aborted, Schedules(scheduled, recalled), Notes.load(notes))
+    return Transactions(
+        producers, aborted, Schedules(scheduled, recalled), Notes.load(notes), ShareIndex.load(share)
+    )
 
 
 def snapshot_names(

@@ -29,6 +29,7 @@ from sharebroker_server.record_log.core.producers import (
 )
 from sharebroker_server.record_log.core.schedules import Scheduled, Schedules, check_not_due
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
+from sharebroker_server.record_log.core.share_index import IndexEntry, ShareIndex
 
 
 class AbortedTransaction(NamedTuple):
@@ -60,10 +61,11 @@ class Transactions:
     """The durable producers and transactions of one partition; only drafts change them.
 
     `aborted` is in the order of the markers. `duplicates` are ranges of records that repeat earlier ones;
-    share groups skip them. `gaps` and `ids` are not durable.
+    share groups skip them. `share` finds the state of share groups in the log. `gaps` and `ids` are not
+    durable.
     """
 
-    __slots__ = ("_open", "aborted", "duplicates", "gaps", "ids", "notes", "producers", "schedules")
+    __slots__ = ("_open", "aborted", "duplicates", "gaps", "ids", "notes", "producers", "schedules", "share")
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class Transactions:
         aborted: Iterable[AbortedTransaction] = (),
         schedules: Schedules | None = None,
         notes: Notes | None = None,
+        share: ShareIndex | None = None,
     ) -> None:
         self.producers = dict(producers or {})
         ended = sorted(aborted, key=attrgetter("last_offset"))
@@ -80,6 +83,7 @@ class Transactions:
         self.ids = IdTable()
         self.schedules = Schedules() if schedules is None else schedules
         self.notes = Notes() if notes is None else notes
+        self.share = ShareIndex() if share is None else share
         starts = {
             id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
@@ -161,6 +165,11 @@ class Transactions:
         """The notes."""
         return self.notes.items()
 
+    @property
+    def share_entries(self) -> Iterable[IndexEntry]:
+        """The entries of the index of share state."""
+        return self.share.entries()
+
     def draft(self, window_ms: int = 0, now_ms: int = 0) -> Draft:
         """Returns a draft for the changes of a group of appends.
 
@@ -187,6 +196,8 @@ class Transactions:
             self.notes.commit(draft.notes)
         if draft.ids is not None:
             self.ids.commit(draft.ids)
+        if draft.share_entries:
+            self.share.add(draft.share_entries)
 
     def expired(self, before_ms: int) -> list[int]:
         """Returns the producers whose last write was before `before_ms` and that have no open transaction."""
@@ -236,6 +247,7 @@ class Draft:
         "producers",
         "recalled",
         "scheduled",
+        "share_entries",
     )
 
     def __init__(self, base: Transactions, opened: dict[int, int], ids: IdDraft | None = None) -> None:
@@ -248,6 +260,7 @@ class Draft:
         self.duplicates: list[AbortedTransaction] = []
         self.scheduled: list[Scheduled] = []
         self.recalled: list[int] = []
+        self.share_entries: list[IndexEntry] = []
 
     def state(self, producer_id: int) -> ProducerState | None:
         """Returns the state of a producer after the earlier appends."""

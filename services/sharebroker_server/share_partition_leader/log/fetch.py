@@ -99,7 +99,7 @@ class LogFetch:
             batches = [batch for batch in batches if batch.last_offset < log.last_stable_offset]
             for producer_id, first_offset in _aborted(log, item.fetch_offset, batches):
                 result.aborted_transactions.add(producer_id=producer_id, first_offset=first_offset)
-        result.high_watermark = log.log_end_offset
+        result.high_watermark = log.records_end_offset
         result.last_stable_offset = log.last_stable_offset
         result.log_start_offset = log.log_start_offset
         result.leader_epoch = log.epoch

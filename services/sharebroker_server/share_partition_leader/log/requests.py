@@ -76,7 +76,7 @@ async def list_offsets(
     log = led.log
     if log.is_behind:
         await log.refresh()
-    end = log.last_stable_offset if isolation_level > 0 else log.log_end_offset
+    end = log.last_stable_offset if isolation_level > 0 else log.records_end_offset
     response.leader_epoch = log.epoch
     response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
     if part.HasField("made_at_offset") and part.made_at_offset < end:

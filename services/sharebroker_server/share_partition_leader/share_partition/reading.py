@@ -139,7 +139,7 @@ async def _reset(log: LogReader, config: GroupConfig) -> int:
     if reset.strategy == "earliest":
         return log.log_start_offset
     if reset.strategy == "latest":
-        return log.log_end_offset
+        return log.records_end_offset
     found = await log.offset_for_timestamp(int(now() * 1000) - reset.duration_ms)
     if found is None:
         raise KafkaError(
@@ -173,7 +173,7 @@ def offsets_below(ranges: Iterable[Span], offset: int) -> int:
 
 def visible_end(log: LogReader, *, committed: bool) -> int:
     """The offset after the last record that the group may read."""
-    return log.last_stable_offset if committed else log.log_end_offset
+    return log.last_stable_offset if committed else log.records_end_offset
 
 
 def hidden_spans(

@@ -85,7 +85,7 @@ class ShareGroupPartition:
         self._timer_deadline = 0.0
         self._written_all: asyncio.Future[None] | None = None
         self._start_unstored = not core.loaded_state.start_stored
-        if not self._start_unstored or self._log.log_end_offset > core.start_offset:
+        if not self._start_unstored or self._log.records_end_offset > core.start_offset:
             self._begin()
 
     def _begin(self) -> None:
@@ -136,7 +136,7 @@ class ShareGroupPartition:
 
     def wake(self) -> None:
         """Notifies the listeners, in the order in which they registered."""
-        if self._start_unstored and self._log.log_end_offset > self.core.start_offset:
+        if self._start_unstored and self._log.records_end_offset > self.core.start_offset:
             self._begin()
         listeners, self._availability_listeners = self._availability_listeners, {}
         for listener in listeners:
