@@ -125,7 +125,7 @@ async def test_deliveries_go_on_with_the_next_leader(tmp_path: Path) -> None:
             assert code(await harness.acknowledge((0, 4, ACCEPT), (5, 9, RELEASE))) is ErrorCode.NONE
             produce(kafka, topic, [b"v"] * 5)
             log = (await harness.leadership.led(harness.topic_id, 0)).log
-            await eventually(lambda: log.log_end_offset == 15, SECONDS)
+            await eventually(lambda: log.records_end_offset == 15, SECONDS)
             assert await acquired(harness, max_wait_ms=5000) == [(5, 9), (10, 14)]
             assert harness.upstream is not None
             assert harness.upstream.counters.truncations == 0
@@ -153,7 +153,7 @@ async def test_state_follows_a_log_that_an_unclean_election_cut(tmp_path: Path) 
             behind.until_ready()
             produce(kafka, topic, [b"new"] * 3)
             log = (await harness.leadership.led(harness.topic_id, 0)).log
-            await eventually(lambda: log.log_end_offset == 13, SECONDS)
+            await eventually(lambda: log.records_end_offset == 13, SECONDS)
             assert await acquired(harness, max_wait_ms=5000) == [(10, 12)]
             assert code(await harness.acknowledge((15, 19, ACCEPT))) is not ErrorCode.NONE
             assert code(await harness.acknowledge((10, 12, ACCEPT))) is ErrorCode.NONE

@@ -56,7 +56,7 @@ async def following(
 
 async def read_all(log: UpstreamLog, offset: int = 0, *, committed: bool = False) -> list[StoredBatch]:
     found: list[StoredBatch] = []
-    end = log.last_stable_offset if committed else log.log_end_offset
+    end = log.last_stable_offset if committed else log.records_end_offset
     while offset < end:
         read = await log.read(offset, ALL, committed=committed)
         assert read
@@ -69,13 +69,13 @@ async def test_records_arrive_without_a_reader(kafka: KafkaCluster) -> None:
     topic = create_topic(kafka)
     produce(kafka, topic, [b"before"] * 3)
     async with following(kafka, topic) as log:
-        assert (log.log_start_offset, log.log_end_offset, log.last_stable_offset) == (0, 3, 3)
+        assert (log.log_start_offset, log.records_end_offset, log.last_stable_offset) == (0, 3, 3)
         assert [batch.last_offset for batch in await log.read(0, ALL)] == [2]
         assert await log.read(3, ALL) == []
         grown = []
-        log.on_append.append(lambda: grown.append(log.log_end_offset))
+        log.on_append.append(lambda: grown.append(log.records_end_offset))
         produce(kafka, topic, [b"after"] * 2)
-        await eventually(lambda: log.log_end_offset == 5)
+        await eventually(lambda: log.records_end_offset == 5)
         assert grown[-1] == 5
         hot = log.read_hot(3, ALL)
         assert hot is not None
@@ -87,11 +87,11 @@ async def test_readers_behind_the_tail_read_everything(kafka: KafkaCluster) -> N
     async with following(kafka, topic, limits=Limits(cached=200_000, tail=100_000)) as log:
         produce(kafka, topic, [b"v" * 1000] * 3000, **{"batch.size": 50_000})
         await log.refresh()
-        assert log.log_end_offset == 3000
+        assert log.records_end_offset == 3000
         offsets = [offset for b in await read_all(log) for offset in range(b.base_offset, b.last_offset + 1)]
         assert offsets == list(range(3000))
         produce(kafka, topic, [b"end"])
-        await eventually(lambda: log.log_end_offset == 3001)
+        await eventually(lambda: log.records_end_offset == 3001)
         assert await log.offset_for_timestamp(0) is not None
         newest = await log.offset_of_newest()
         assert newest is not None
@@ -110,13 +110,13 @@ async def test_aborted_transactions_are_known_for_committed_readers(kafka: Kafka
             producer.begin_transaction()
             producer.produce(topic, b"value", partition=0)
             producer.flush(SECONDS)
-            await eventually(lambda: log.last_stable_offset < log.log_end_offset)
+            await eventually(lambda: log.last_stable_offset < log.records_end_offset)
             if commit:
                 producer.commit_transaction(SECONDS)
             else:
                 producer.abort_transaction(SECONDS)
-            await eventually(lambda: log.last_stable_offset == log.log_end_offset)
-        assert log.log_end_offset == 5
+            await eventually(lambda: log.last_stable_offset == log.records_end_offset)
+        assert log.records_end_offset == 5
         batches = await read_all(log, committed=True)
         assert [batch.control for batch in batches] == [False, False, True, False, True]
         assert log.aborted_batches(batches) == [(1, 1)]

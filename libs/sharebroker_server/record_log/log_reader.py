@@ -32,12 +32,12 @@ class LogReader(Protocol):
         """The first readable offset."""
 
     @property
-    def log_end_offset(self) -> int:
+    def records_end_offset(self) -> int:
         """The offset after the last record that readers may see."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The start of the earliest open transaction, else the log end: the limit of read_committed."""
+        """The start of the earliest open transaction, else the records end: the limit of read_committed."""
 
     @property
     def retention_ms(self) -> int:

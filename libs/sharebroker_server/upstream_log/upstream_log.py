@@ -167,7 +167,7 @@ class UpstreamLog:
         return self._start
 
     @property
-    def log_end_offset(self) -> int:
+    def records_end_offset(self) -> int:
         """The high watermark, as of the last fetch."""
         return self._end
 

@@ -309,7 +309,7 @@ class Leadership:
         led = LedPartition(topic, log, tokens_of(epoch), self.archiving)
         led.configure(topic, self._log_settings(topic))
         if self._traces is not None:
-            led.traces = self._traces.of(topic.name, partition, log.log_end_offset)
+            led.traces = self._traces.of(topic.name, partition, log.records_end_offset)
         log.on_append.append(led.wake)
         if isinstance(log, UpstreamLog):
             log.on_truncated.append(led.retire_all)

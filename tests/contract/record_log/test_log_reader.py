@@ -61,7 +61,7 @@ async def upstream_log(cached_bytes: int) -> AsyncIterator[LogFixture]:
                 await log.refresh()
             expected = (cluster.log.start, cluster.log.stable, cluster.log.end)
             await eventually(
-                lambda: (log.log_start_offset, log.last_stable_offset, log.log_end_offset) == expected
+                lambda: (log.log_start_offset, log.last_stable_offset, log.records_end_offset) == expected
             )
 
         async def append(data: bytes) -> None:

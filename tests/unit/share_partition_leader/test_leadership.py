@@ -108,7 +108,7 @@ async def test_an_append_of_unknown_outcome_raises_the_epoch(
     with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
         await led.own_log.append(batch(3))
     await eventually(lambda: led.log.epoch > epoch)
-    await eventually(lambda: led.log.log_end_offset == 3)
+    await eventually(lambda: led.log.records_end_offset == 3)
     assert await harness.publish(2) == 3
     (response,) = await harness.acquire()
     assert len(response.acquired) == 1

@@ -36,7 +36,7 @@ async def test_a_partition_with_an_error_pauses(error: ErrorCode, pause: float) 
         log.failed = failed  # type: ignore[method-assign,assignment]
         harness.cluster.errors.append(error)
         harness.cluster.append(batch(2))
-        await eventually(lambda: log.log_end_offset == 2)
+        await eventually(lambda: log.records_end_offset == 2)
         assert paused == [pause]
 
 
@@ -55,5 +55,5 @@ async def test_a_defect_does_not_end_the_session() -> None:
         log.fetched = failing  # type: ignore[method-assign]
         with patch.object(broker_session, "LONGEST_PAUSE", 0.01):
             harness.cluster.append(batch(2))
-            await eventually(lambda: log.log_end_offset == 2)
+            await eventually(lambda: log.records_end_offset == 2)
         assert len(calls) > 1

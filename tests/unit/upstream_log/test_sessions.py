@@ -35,9 +35,9 @@ async def test_a_deleted_topic_does_not_end_the_session() -> None:
         harness.cluster.topic_exists = False
         harness.cluster.append(batch(1))
         await eventually(lambda: harness.logs.counters.errors)
-        assert log.log_end_offset == 0
+        assert log.records_end_offset == 0
         harness.cluster.topic_exists = True
-        await eventually(lambda: log.log_end_offset == 1)
+        await eventually(lambda: log.records_end_offset == 1)
 
 
 async def test_a_connection_that_ends_is_replaced() -> None:
@@ -48,7 +48,7 @@ async def test_a_connection_that_ends_is_replaced() -> None:
             if link._connection is not None:
                 link._connection.close()
         harness.cluster.append(batch(1))
-        await eventually(lambda: log.log_end_offset == 1)
+        await eventually(lambda: log.records_end_offset == 1)
 
 
 async def test_a_partition_without_leader_cannot_be_opened() -> None:

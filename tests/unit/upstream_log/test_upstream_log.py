@@ -27,7 +27,7 @@ SIZE = len(batch(2))
 
 
 async def shown(log: UpstreamLog, end: int) -> None:
-    await eventually(lambda: log.log_end_offset == end)
+    await eventually(lambda: log.records_end_offset == end)
 
 
 async def notes(harness: Harness) -> EpochHistory:
@@ -330,7 +330,7 @@ async def test_the_next_leader_finds_records_that_were_lost() -> None:
             harness.cluster.append(batch(2))
         harness.lease.epoch = 7
         log = await harness.open()
-        assert log.log_end_offset == 12
+        assert log.records_end_offset == 12
         assert await log.void_from(6, 6) == 2
         assert await log.void_from(7, 12) is None
         await log.close()
@@ -374,7 +374,7 @@ async def test_records_are_not_shown_before_their_epoch_is_stored() -> None:
         await eventually(
             lambda: any(fetch.topics[0].partitions[0].current_leader_epoch == 1 for fetch in fetches)
         )
-        assert log.log_end_offset == 2
+        assert log.records_end_offset == 2
         harness.store.release()
         await shown(log, 4)
 

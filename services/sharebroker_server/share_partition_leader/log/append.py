@@ -166,7 +166,7 @@ class Appends:
         return task.result()
 
     async def _verify(self, led: LedPartition, header: BatchHeader, claim: Claim) -> Verified:
-        verified = Verified(led.log.log_end_offset, renews_epoch=claim.adds)
+        verified = Verified(led.own_log.log_end_offset, renews_epoch=claim.adds)
         await self._check.confirm(claim, header.producer_id, header.producer_epoch, led.log.partition)
         return verified
 

@@ -144,7 +144,7 @@ async def inspect_records(
     Changes nothing.
     """
     log = led.log
-    response.log_start_offset, response.log_end_offset = log.log_start_offset, log.log_end_offset
+    response.log_start_offset, response.log_end_offset = log.log_start_offset, log.records_end_offset
     loaded = led.ready.get(group_id)
     if loaded is not None:
         in_flight = loaded.core.in_flight
@@ -152,7 +152,7 @@ async def inspect_records(
         response.in_delivery.extend(_range(*waiting) for waiting in in_flight.waiting_ranges())
     notes = log.transactions.notes
     if notes.attached:
-        start, end = log.log_start_offset, log.log_end_offset
+        start, end = log.log_start_offset, log.records_end_offset
         for_others = log.transactions.for_others(group_id, start, end)
         response.for_others.extend(_range(*span) for span in for_others)
         copied = addressed.copied(notes.items(), group_id)

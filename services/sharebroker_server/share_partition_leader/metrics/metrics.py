@@ -67,7 +67,7 @@ _GAUGES: Final = (
 
 _LOG_GAUGES: Final = (
     ("start_offset", "log_start_offset", "First offset in the log."),
-    ("end_offset", "log_end_offset", "Offset of the next record."),
+    ("end_offset", "records_end_offset", "Offset of the next record."),
     ("bytes", "size", "Bytes of records in the log."),
 )
 """Name, attribute of `PartitionLog`, and help."""

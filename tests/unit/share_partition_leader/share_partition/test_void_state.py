@@ -35,7 +35,7 @@ class LosingLog:
 
     partition = names.partition(TOPIC, 0)
     loses_records = True
-    log_start_offset, log_end_offset = 0, 9
+    log_start_offset, records_end_offset = 0, 9
 
     async def refresh(self) -> None:
         """The bounds are current."""
@@ -181,7 +181,7 @@ async def test_members_lose_their_locks_and_receive_the_new_records() -> None:
             upstream.cluster.elect(1, keeps=4)
             upstream.cluster.append(batch(1))
             log = (await harness.leadership.led(TOPIC, 0)).log
-            await eventually(lambda: log.log_end_offset == 5)
+            await eventually(lambda: log.records_end_offset == 5)
             assert code(await harness.acknowledge((6, 7, ACCEPT))) is not ErrorCode.NONE
             (part,) = await harness.acquire(max_wait_ms=5000)
             assert [(each.first_offset, each.last_offset) for each in part.acquired] == [(4, 4)]
