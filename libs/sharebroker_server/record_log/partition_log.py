@@ -195,6 +195,11 @@ class PartitionLog:
         return self._state.records_end_offset
 
     @property
+    def leads(self) -> bool:
+        """Whether this process certainly leads the partition."""
+        return self.phase is not LogPhase.CLOSED and self._lease.holds(self.epoch)
+
+    @property
     def size(self) -> int:
         """The size of the log's batches in bytes; up to one segment too high."""
         return self._state.index.size

@@ -114,7 +114,7 @@ async def read_committed(log: LogReader) -> tuple[list[StoredBatch], list[Span]]
 
 async def test_an_empty_log_has_nothing_to_read(fixture: LogFixture) -> None:
     log = fixture.log
-    assert (log.log_start_offset, log.log_end_offset, log.last_stable_offset) == (0, 0, 0)
+    assert (log.log_start_offset, log.records_end_offset, log.last_stable_offset) == (0, 0, 0)
     assert await read(log, 0) == []
     assert await log.offset_for_timestamp(0) is None
 
@@ -122,7 +122,7 @@ async def test_an_empty_log_has_nothing_to_read(fixture: LogFixture) -> None:
 async def test_reads_begin_with_the_batch_of_the_offset(fixture: LogFixture) -> None:
     for _ in range(3):
         await fixture.append(batch(3))
-    assert fixture.log.log_end_offset == 9
+    assert fixture.log.records_end_offset == 9
     for offset in range(9):
         first = offset // 3 * 3
         expected = [(start, start + 2) for start in range(first, 9, 3)]
@@ -168,9 +168,9 @@ async def test_the_last_stable_offset_waits_for_the_end_of_a_transaction(
     await fixture.append(batch(2))
     await fixture.append(batch(2, producer=(*PRODUCER, 0), transactional=True))
     await fixture.append(batch(2))
-    assert (fixture.log.last_stable_offset, fixture.log.log_end_offset) == (2, 6)
+    assert (fixture.log.last_stable_offset, fixture.log.records_end_offset) == (2, 6)
     await fixture.end_transaction(commit)
-    assert (fixture.log.last_stable_offset, fixture.log.log_end_offset) == (7, 7)
+    assert (fixture.log.last_stable_offset, fixture.log.records_end_offset) == (7, 7)
     batches, aborted = await read_committed(fixture.log)
     assert [found.control for found in batches] == [False, False, False, True]
     assert aborted == ([] if commit else [(2, 3)])

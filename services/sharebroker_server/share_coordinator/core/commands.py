@@ -114,6 +114,12 @@ class Summarize(NamedTuple):
     clock_skew: float = 0.0
 
 
+class Checkpoint(NamedTuple):
+    """Write the complete state of these share-partitions again; those without state are ignored."""
+
+    keys: tuple[SharePartitionKey, ...]
+
+
 class ReadFailed(NamedTuple):
     """Return the journal of failed records."""
 
@@ -127,7 +133,16 @@ class Inspect(NamedTuple):
 
 
 Command = (
-    Initialize | Read | Write | Delete | DeleteTopicState | ListTopics | Summarize | ReadFailed | Inspect
+    Initialize
+    | Read
+    | Write
+    | Delete
+    | DeleteTopicState
+    | ListTopics
+    | Summarize
+    | Checkpoint
+    | ReadFailed
+    | Inspect
 )
 
 

@@ -119,6 +119,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             c.DeleteTopicState: self._delete_topic,
             c.ListTopics: self._list_topics,
             c.Summarize: self._summarize,
+            c.Checkpoint: self._checkpoint,
             c.ReadFailed: self._read_failed,
             c.Inspect: self._inspect,
         }
@@ -227,6 +228,11 @@ class ShareCoordinatorMachine(WithoutSoftState):
             *counts_by_state(state.runs, (now - command.clock_skew) * 1000),
         )
         return Decision((), reply)
+
+    def _checkpoint(self, command: c.Checkpoint, now: float) -> _Decision:
+        found = ((key, self._states.get(key)) for key in command.keys)
+        records = tuple(self._cold_checkpoint(key, state, now) for key, state in found if state is not None)
+        return Decision(records, None)
 
     def _read_failed(self, command: c.ReadFailed, _: float) -> _Decision:
         journal = self._journals.get(command.key)
