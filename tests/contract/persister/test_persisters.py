@@ -121,9 +121,9 @@ async def _on_log() -> tuple[PersisterFixture, Callable[[], Awaitable[None]]]:
             log = await PartitionLog.open(names.partition(TOPIC, partition), lease.epoch, store, lease)
             await log.append(records(2))
             states.open(log)
-            shard = states.shard(TOPIC, partition)
-            await eventually(lambda shard=shard: shard.state is ShardState.ACTIVE)
             logs.append(log)
+        shards = [states.shard(TOPIC, partition) for partition in range(2)]
+        await eventually(lambda: all(shard.state is ShardState.ACTIVE for shard in shards))
         return LogPersister(states)
 
     async def close() -> None:

@@ -28,13 +28,13 @@ class CheckpointRules:
     """When a checkpoint is written.
 
     The largest number of deltas per checkpoint (0: every write is a checkpoint), and the seconds until a key
-    is cold. `delta_tombstones`: a deletion writes a tombstone for each delta, as a log needs that is
-    compacted by key.
+    is cold. `indexed`: the log is loaded by an index of the newest checkpoints and the deltas after them.
+    Each checkpoint then contains the whole journal, and a deletion writes no tombstones of deltas.
     """
 
     deltas_per_checkpoint: int = 500
     cold_after: float = 300.0
-    delta_tombstones: bool = True
+    indexed: bool = False
 
     @property
     def delta_range(self) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.model import ENDED, Disposition, FailedRecords, JournalUpdate, SharePartitionKey
@@ -68,6 +69,14 @@ class Journal:
     def complete(self) -> JournalUpdate:
         """Returns the update that restores this journal."""
         return JournalUpdate(tuple(self.entries), self.limit, self.dropped, complete=True)
+
+    def after(self, update: JournalUpdate | None) -> JournalUpdate:
+        """Returns the update that restores this journal with another update."""
+        if update is None:
+            return self.complete()
+        changed = deepcopy(self)
+        changed.apply(update)
+        return changed.complete()
 
     def before(self, offset: int) -> JournalUpdate:
         """Returns the update after which the journal ends before an offset."""

@@ -188,7 +188,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             # Records from the new start offset on are delivered again.
             first = first._replace(failed=journal.before(command.start_offset))
         # An interrupted deletion is completed first: its tombstones must not delete deltas of the new state.
-        return Decision((*self._remaining_tombstones(command.key, now), first), None)
+        return Decision((*self._remaining_tombstones(command.key, now), self._with_journal(first)), None)
 
     def _read(self, command: c.Read, now: float) -> _Decision:
         state = check_read(command, self._states.get(command.key))
@@ -198,12 +198,14 @@ class ShareCoordinatorMachine(WithoutSoftState):
         if command.lease_epoch is None:
             return Decision((), c.LeaseRequired())
         unchanged = c.Write(command.key, state.state_epoch, command.leader_epoch, -1, -1, ())
-        return Decision((change(state, unchanged, command.leader_epoch, self._rules, now),), reply)
+        record = change(state, unchanged, command.leader_epoch, self._rules, now)
+        return Decision((self._with_journal(record),), reply)
 
     def _write(self, command: c.Write, now: float) -> _Decision:
         state = check_write(command, self._states.get(command.key))
         failed = None if command.failed is None else new_failures(state, command.failed)
-        return Decision((change(state, command, state.leader_epoch, self._rules, now, failed),), None)
+        record = change(state, command, state.leader_epoch, self._rules, now, failed)
+        return Decision((self._with_journal(record),), None)
 
     def _delete(self, command: c.Delete, now: float) -> _Decision:
         check_delete(command, self._states.get(command.key))
@@ -247,7 +249,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         if state is None:
             return self._remaining_tombstones(key, now)
         # The checkpoint's tombstone comes first: it is the record that starts the deletion.
-        indices = state.delta_indices if self._rules.delta_tombstones else ()
+        indices = state.delta_indices if not self._rules.indexed else ()
         return (CheckpointTombstone(key, int(now * 1000)), *_tombstones(key, indices, now))
 
     def _remaining_tombstones(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
@@ -273,6 +275,15 @@ class ShareCoordinatorMachine(WithoutSoftState):
                 break
             if (busy := self._states.get(key)) is not None and busy.write_timestamp_ms > written_before:
                 yield self._cold_checkpoint(key, busy, now)
+
+    def _with_journal(self, record: ShareDelta | ShareCheckpoint) -> ShareDelta | ShareCheckpoint:
+        """Returns a record, a checkpoint with the whole journal if earlier records are not loaded."""
+        if not self._rules.indexed or isinstance(record, ShareDelta):
+            return record
+        journal, added = self._journals.get(record.key), record.failed
+        if journal is None or (added is not None and added.complete):
+            return record
+        return record._replace(failed=journal.after(added))
 
     def _cold_checkpoint(self, key: SharePartitionKey, state: ShareState, now: float) -> ShareCheckpoint:
         journal = self._journals.get(key)
@@ -302,7 +313,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         if state is None:
             return
         self._warm -= not state.cold
-        if state.delta_indices and self._rules.delta_tombstones:
+        if state.delta_indices and not self._rules.indexed:
             self._deletions[record.key] = Deletion(state.checkpoint_position, state.delta_indices)
 
     def _apply_delta_tombstone(self, record: DeltaTombstone, _: int) -> None:

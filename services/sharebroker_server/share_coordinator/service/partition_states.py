@@ -152,7 +152,7 @@ class PartitionStates:
     """The shards of the led partitions whose topics store share state in their logs."""
 
     def __init__(self, rules: CheckpointRules, settings: RuntimeSettings) -> None:
-        self._rules = CheckpointRules(rules.deltas_per_checkpoint, rules.cold_after, delta_tombstones=False)
+        self._rules = CheckpointRules(rules.deltas_per_checkpoint, rules.cold_after, indexed=True)
         self._settings = settings
         self._held: dict[tuple[str, int], StateShard] = {}
 

@@ -1,0 +1,144 @@
+"""Shards on the logs of partitions: loads, failures, retention, and records of producers in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.coordinator_runtime.shard import RuntimeSettings
+from sharebroker_server.leases import names
+from sharebroker_server.record_log.core.share_index import ShareIndex
+from sharebroker_server.record_log.lifecycle import LogPhase
+from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
+from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Inspect, Inspection
+from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
+from tests.support.lease import Lease
+from tests.testkit.memory.record_log import MemoryRecordStore
+from tests.testkit.memory.stream_log import Fault
+from tests.testkit.waiting import eventually
+from tests.unit.record_log.batches import batch as records
+from tests.unit.share_coordinator.harness import KEY, TOPIC, batch, write
+
+OTHER = SharePartitionKey("h", TOPIC, 0)
+NAME = names.partition(TOPIC, 0)
+SETTINGS = replace(RuntimeSettings(), backoff_first=0.001, backoff_most=0.001)
+
+
+class Partition:
+    """A led partition with its log and shard, opened again at will."""
+
+    def __init__(self) -> None:
+        self.lease = Lease()
+        self.store = MemoryRecordStore(lambda _: self.lease.epoch)
+        self.log: PartitionLog
+
+    async def open(self) -> None:
+        self.log = await PartitionLog.open(NAME, self.lease.epoch, self.store, self.lease)
+        self.states = PartitionStates(CheckpointRules(), SETTINGS)
+        self.states.open(self.log)
+        self.shard = self.states.shard(TOPIC, 0)
+        await self.active()
+
+    async def active(self) -> None:
+        await eventually(lambda: self.shard.state is ShardState.ACTIVE)
+
+    async def reopen(self) -> None:
+        await self.states.close(TOPIC, 0)
+        await self.log.close()
+        await self.open()
+
+    async def runs(self, key: SharePartitionKey = KEY) -> list[StateBatch] | None:
+        reply = await self.shard.submit(Inspect(key))
+        assert isinstance(reply, Inspection)
+        return None if reply.state is None else reply.state.runs
+
+
+@pytest.fixture
+async def partition() -> AsyncIterator[Partition]:
+    partition = Partition()
+    await partition.open()
+    for key in (KEY, OTHER):
+        await partition.shard.submit(Initialize(key, 1, 0))
+    yield partition
+    await partition.states.close(TOPIC, 0)
+    await partition.log.close()
+
+
+async def code_of(written: asyncio.Future[Any]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        await written
+    return caught.value.code
+
+
+async def test_state_and_records_of_producers_share_a_log(partition: Partition) -> None:
+    await asyncio.gather(
+        partition.log.append(records(3)),
+        partition.shard.submit(write(batch(0, 1))),
+        partition.log.append(records(2)),
+        partition.shard.submit(write(batch(2, 4), key=OTHER)),
+    )
+    read = await partition.log.read(0, 1 << 20)
+    assert sum(each.last_offset - each.base_offset + 1 for each in read) == 5
+    await partition.reopen()
+    assert (await partition.runs(), await partition.runs(OTHER)) == ([batch(0, 1)], [batch(2, 4)])
+
+
+async def test_deleting_all_records_moves_the_state_of_every_group(partition: Partition) -> None:
+    await partition.shard.submit(write(batch(5, 5)))
+    await partition.log.append(records(3))
+    end = partition.log.log_end_offset
+    assert await partition.log.delete_records(-1) == end
+    assert partition.log.transactions.share.earliest() == end
+    await partition.reopen()
+    assert (await partition.runs(), await partition.runs(OTHER)) == ([batch(5, 5)], [])
+
+
+async def test_writes_continue_after_one_of_unknown_outcome(partition: Partition) -> None:
+    for fault, offset in ((Fault.LOST_UNKNOWN, 1), (Fault.DONE_UNKNOWN, 3)):
+        partition.store.fail_next_append(fault)
+        failed = partition.shard.submit(write(batch(offset, offset)))
+        assert await code_of(failed) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await eventually(lambda: partition.log.phase is LogPhase.OPEN)
+        await partition.active()
+        await partition.shard.submit(write(batch(offset + 10, offset + 10)))
+    expected = [batch(3, 3), batch(11, 11), batch(13, 13)]
+    assert await partition.runs() == expected
+    await partition.reopen()
+    assert await partition.runs() == expected
+
+
+async def test_writes_continue_after_the_log_recovered_for_a_producer(partition: Partition) -> None:
+    partition.store.fail_next_append(Fault.LOST_UNKNOWN)
+    with pytest.raises(KafkaError):
+        await partition.log.append(records(1))
+    await eventually(lambda: partition.log.phase is LogPhase.OPEN)
+    await partition.shard.submit(write(batch(1, 1)))
+    await partition.reopen()
+    assert await partition.runs() == [batch(1, 1)]
+
+
+async def test_a_former_leader_is_fenced(partition: Partition) -> None:
+    partition.lease.epoch += 1
+    assert await code_of(partition.shard.submit(write(batch(1, 1)))) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_deleted_group_leaves_no_name_beside_the_log(partition: Partition) -> None:
+    await partition.shard.submit(write(batch(1, 1)))
+    await partition.shard.submit(Delete(KEY, 1))
+    await eventually(lambda: not partition.log.transactions.share.deleted)
+    stored = ShareIndex.load(await partition.store.snapshots(NAME))
+    assert {entry.group_id for entry in stored.entries()} == {OTHER.group_id}
+
+
+async def test_a_partition_without_state_here_has_no_shard(partition: Partition) -> None:
+    with pytest.raises(KafkaError) as caught:
+        partition.states.shard(TOPIC, 1)
+    assert caught.value.code is ErrorCode.NOT_COORDINATOR
