@@ -24,10 +24,8 @@ from sharebroker_server.record_log.core.message_ids import (
     repeated_ranges,
     repeated_run,
 )
-from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import Scheduled, ranges_of
-from sharebroker_server.record_log.core.share_control import ControlRecord, control_batch, has_share_state
-from sharebroker_server.record_log.core.share_index import IndexEntry
+from sharebroker_server.record_log.core.share_index import IndexedRecord, state_batch
 from sharebroker_server.record_log.core.snapshots import snapshots_of
 from sharebroker_server.record_log.core.transactions import Draft, marker_batch
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
@@ -35,6 +33,7 @@ from sharebroker_server.record_log.port import NO_SNAPSHOTS
 
 if TYPE_CHECKING:
     from sharebroker_server.record_log.core.notes import Note, NotesDraft
+    from sharebroker_server.record_log.core.producers import Marker, Verified
 
 
 class Appended(NamedTuple):
@@ -231,30 +230,18 @@ class NotedAppend:
         return batches, Appended(group.offset, batches[-1].last_offset, -1 if stamp is None else stamp)
 
 
-class StateRecord(NamedTuple):
-    """A control record with its place in the index: a group, and the slot of a delta (see `share_index`)."""
-
-    control: ControlRecord
-    group_id: str
-    slot: int
-    deleted: bool = False
-
-
 @dataclass(slots=True)
 class StateAppend:
     """Control records with the state of share groups, at least one; they do not count as bytes that wait."""
 
-    records: Sequence[StateRecord]
+    records: Sequence[IndexedRecord]
     result: asyncio.Future[Appended] = field(default_factory=_future)
     size: int = 0
 
     def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
         """Returns the control batch, and adds its records to the index."""
-        batch = control_batch([record.control for record in self.records], group.offset)
-        group.draft.share_entries += [
-            IndexEntry(record.group_id, record.slot, offset, group.records_end, record.deleted)
-            for offset, record in enumerate(self.records, group.offset)
-        ]
+        batch, entries = state_batch(self.records, group.offset, group.records_end)
+        group.draft.share_entries += entries
         return (batch,), Appended(batch.base_offset, batch.last_offset, -1)
 
 
@@ -295,7 +282,7 @@ class Group:
         self.batches += batches
         if batches:
             self.offset = appended.last_offset + 1
-            if not has_share_state(batches[-1]):
+            if not batches[-1].has_share_state:
                 self.records_end = self.offset
         self._outcomes.append((append, appended))
 
@@ -315,7 +302,7 @@ class Group:
     @property
     def has_only_state(self) -> bool:
         """Whether readers receive nothing of it: all batches have state of share groups."""
-        return bool(self.batches) and all(map(has_share_state, self.batches))
+        return bool(self.batches) and all(batch.has_share_state for batch in self.batches)
 
     @property
     def beyond_limit(self) -> bool:

@@ -13,7 +13,6 @@ from sharebroker_server.aio import Turns
 from sharebroker_server.record_log.core.addressed import copies_in
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import LogState
-from sharebroker_server.record_log.core.share_control import has_share_state
 from sharebroker_server.record_log.core.snapshots import load_snapshots, lost_snapshots
 from sharebroker_server.record_log.core.transactions import Draft, Transactions, commits
 from sharebroker_server.record_log.port import RecordStore
@@ -136,7 +135,7 @@ async def _load_ids(
 def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch, ids: MessageIds) -> None:
     """Adds the ids of a stored batch as its append did: those of duplicates and copies do not count."""
     header = header_of(batch.data)
-    if draft.ids is None or has_share_state(batch):
+    if draft.ids is None or batch.has_share_state:
         return
     if batch.control:
         draft.ids.end(header.producer_id, commit=commits(batch))

@@ -71,7 +71,6 @@ from sharebroker_server.record_log.appends import (
     RecallAppend,
     RecordsAppend,
     StateAppend,
-    StateRecord,
 )
 from sharebroker_server.record_log.core.batch import (
     BatchHeader,
@@ -85,7 +84,8 @@ from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.retention import disposable_before
 from sharebroker_server.record_log.core.schedules import MAX_RANGES, check_not_due
-from sharebroker_server.record_log.core.share_control import ControlRecord, control_records, has_share_state
+from sharebroker_server.record_log.core.share_control import ControlRecord, control_records
+from sharebroker_server.record_log.core.share_index import IndexedRecord
 from sharebroker_server.record_log.core.snapshots import snapshot_names
 from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.lifecycle import (
@@ -330,7 +330,7 @@ class PartitionLog:
         """Returns None: no state is void."""
         return None
 
-    async def append_state(self, records: Sequence[StateRecord]) -> Appended:
+    async def append_state(self, records: Sequence[IndexedRecord]) -> Appended:
         """Appends control records with the state of share groups, at least one, in one batch.
 
         Raises:
@@ -351,8 +351,12 @@ class PartitionLog:
             batches = await self._store.read_at(self.partition, needed)
         except LogUnavailable as error:
             raise storage_error(error) from error
-        state = filter(has_share_state, batches)
-        found = {offset: record for batch in state for offset, record in control_records(batch)}
+        found = {
+            offset: record
+            for batch in batches
+            if batch.has_share_state
+            for offset, record in control_records(batch)
+        }
         missing = [offset for offset in needed if offset not in found]
         if missing:
             raise ValueError(f"{self.partition} has no control record at offset {missing[0]}")
@@ -730,4 +734,4 @@ class PartitionLog:
 
 def _for_readers(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
     """Returns the batches without those that have state of share groups."""
-    return [batch for batch in batches if not has_share_state(batch)]
+    return [batch for batch in batches if not batch.has_share_state]

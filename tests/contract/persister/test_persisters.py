@@ -209,7 +209,7 @@ async def test_state_that_is_not_initialised_is_neither_read_nor_written(fixture
     assert (await fixture.persister.read_summary(KEY)).start_offset == -1
 
 
-async def test_a_repeated_initialisation_keeps_what_was_acknowledged(fixture: PersisterFixture) -> None:
+async def test_a_repeated_initialisation_keeps_acknowledgements(fixture: PersisterFixture) -> None:
     await fixture.persister.initialize(KEY, 1, 0)
     await fixture.written(KEY, batch(3, 3))
     await fixture.persister.initialize(KEY, 2, 0, since_epoch=1)
@@ -219,7 +219,7 @@ async def test_a_repeated_initialisation_keeps_what_was_acknowledged(fixture: Pe
     assert await persister.read(KEY, LEADER) == SharePartitionState(3, 7, ())
 
 
-async def test_deleted_state_is_gone_and_a_new_one_starts_empty(fixture: PersisterFixture) -> None:
+async def test_state_after_a_deletion_starts_empty(fixture: PersisterFixture) -> None:
     await fixture.persister.initialize(KEY, 1, 0)
     await fixture.persister.initialize(OTHER_GROUP, 1, 0)
     await fixture.written(KEY, batch(3, 3))

@@ -146,6 +146,16 @@ async def test_read_stops_at_the_limit_but_returns_one_batch(
     assert await stores.bases(0, max_bytes) == list(range(0, 3 * count, 3))
 
 
+async def test_batches_are_read_by_their_offsets(stores: Stores) -> None:
+    await stores.filled(400)
+    offsets = [0, 2, 4, *range(30, 1190, 3), 1199, 5000]
+    found = await stores.records.read_at(NAME, offsets)
+    assert [each.base_offset for each in found] == [0, 3, *range(30, 1190, 3), 1197]
+    assert found[:2] == [stored(0), stored(3)]
+    assert await stores.records.read_at(NAME, []) == []
+    assert await stores.records.read_at("partition:other:0", [3]) == []
+
+
 async def test_a_large_batch_among_small_ones_counts_by_its_size(stores: Stores) -> None:
     epoch = await stores.owned()
     small = [stored(3 * i) for i in range(6)]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.share_control import control_batch, control_records
-from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT, IndexEntry, ShareIndex
+from sharebroker_server.record_log.core.share_control import control_records
+from sharebroker_server.record_log.core.share_index import ShareIndex, state_batch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import (
-    Checkpoint,
+    CheckpointStates,
     Command,
     DeleteTopicState,
     Inspect,
@@ -25,12 +25,10 @@ from sharebroker_server.share_coordinator.core.commands import (
 )
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.state import (
-    CheckpointTombstone,
-    ShareDelta,
     ShareRecord,
     ShareState,
 )
-from sharebroker_server.share_coordinator.store.control_format import decode, encode
+from sharebroker_server.share_coordinator.store.control_codec import ControlPayload, ControlRecordCodec
 from tests.property.share_coordinator.commands import KEYS, commands
 from tests.unit.record_log.batches import stored
 from tests.unit.share_coordinator.harness import NOW, TOPIC
@@ -38,13 +36,13 @@ from tests.unit.share_coordinator.harness import NOW, TOPIC
 GROUPS = {key: SharePartitionKey(f"{key.group_id}{key.partition}", TOPIC, 0) for key in KEYS}
 """Three groups of one partition, for the share-partitions that commands are drawn for."""
 
-CHECKPOINT_ALL = Checkpoint(tuple(GROUPS.values()))
+CHECKPOINT_ALL = CheckpointStates(tuple(GROUPS.values()))
 
 
 def of_one_partition(command: Command) -> Command:
     if isinstance(command, DeleteTopicState | ListTopics):
         return command._replace(topic_id=TOPIC) if isinstance(command, DeleteTopicState) else command
-    if isinstance(command, Checkpoint):
+    if isinstance(command, CheckpointStates):
         return command
     return command._replace(key=GROUPS[command.key])
 
@@ -64,6 +62,7 @@ class Partition:
         self.rules = rules
         self.machine = ShareCoordinatorMachine(rules)
         self.index = ShareIndex()
+        self.codec = ControlRecordCodec(TOPIC, 0)
         self.names: dict[str, bytes] = {}
         self.batches: list[StoredBatch] = []
         self.records_end = self.end = 0
@@ -81,14 +80,13 @@ class Partition:
         if not records:
             return
         base = self.end
-        self._append(control_batch([encode(record) for record in records], base))
+        payloads = [self.codec.encode(record) for record in records]
+        batch, entries = state_batch([payload.record for payload in payloads], base, self.records_end)
+        self._append(batch)
         for offset, record in enumerate(records, base):
             self.machine.apply(record, offset)
-            slot = record.delta_index if isinstance(record, ShareDelta) else CHECKPOINT_SLOT
-            deleted = isinstance(record, CheckpointTombstone)
-            entry = IndexEntry(record.key.group_id, slot, offset, self.records_end, deleted)
-            self.index.add([entry])
-            self.names[entry.name] = entry.packed()
+        self.index.add(entries)
+        self.names |= {entry.name: entry.packed() for entry in entries}
 
     def _append(self, batch: StoredBatch) -> None:
         self.batches.append(batch)
@@ -97,7 +95,7 @@ class Partition:
     def needed(self) -> list[tuple[int, ShareRecord]]:
         wanted = set(ShareIndex.load(self.names).needed())
         found = [
-            (offset, decode(record, TOPIC, 0).record)
+            (offset, self.codec.decode(ControlPayload.of_stored(record)))
             for batch in self.batches
             if batch.control
             for offset, record in control_records(batch)
@@ -135,7 +133,7 @@ def check(partition: Partition) -> None:
 
 @settings(deadline=None)
 @given(rules, steps)
-def test_what_the_index_names_gives_the_live_state(
+def test_records_in_the_index_give_the_live_state(
     rules: CheckpointRules, history: list[Command | None]
 ) -> None:
     partition = Partition(rules)

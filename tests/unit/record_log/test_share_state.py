@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.record_log.appends import StateRecord
 from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.core.share_control import SHARE_CHECKPOINT, SHARE_DELTA, ControlRecord
-from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT
+from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT, IndexedRecord
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings
 from tests.testkit.memory.stream_log import Fault
@@ -24,13 +23,13 @@ SMALL = LogSettings(limits=MemoryLimits(hot_cache_bytes=1, segment_bytes=300))
 """The hot cache has one batch, and a segment a few."""
 
 
-def checkpoint(group_id: str = "g", value: bytes = b"c", *, deleted: bool = False) -> StateRecord:
+def checkpoint(group_id: str = "g", value: bytes = b"c", *, deleted: bool = False) -> IndexedRecord:
     control = ControlRecord(SHARE_CHECKPOINT, int(NOW * 1000), value)
-    return StateRecord(control, group_id, CHECKPOINT_SLOT, deleted)
+    return IndexedRecord(control, group_id, CHECKPOINT_SLOT, deleted)
 
 
-def delta(slot: int, group_id: str = "g", value: bytes = b"d") -> StateRecord:
-    return StateRecord(ControlRecord(SHARE_DELTA, int(NOW * 1000), value), group_id, slot)
+def delta(slot: int, group_id: str = "g", value: bytes = b"d") -> IndexedRecord:
+    return IndexedRecord(ControlRecord(SHARE_DELTA, int(NOW * 1000), value), group_id, slot)
 
 
 @pytest.fixture

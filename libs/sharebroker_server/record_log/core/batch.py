@@ -109,6 +109,11 @@ class StoredBatch(NamedTuple):
     max_timestamp: int
     control: bool = False
 
+    @property
+    def has_share_state(self) -> bool:
+        """Whether the batch has state of share groups, and is not for readers: no producer wrote it."""
+        return self.control and header_of(self.data).producer_id < 0
+
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredBatch:
         """Returns a stored batch, without checks; it was checked when it was appended."""

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.share_control import has_share_state
 
 
 class HotCache:
@@ -262,7 +261,7 @@ class LogState:
         """Adds a durable batch at the end."""
         self.hot_cache.add(batch)
         self.index.add(batch, now_ms)
-        if not has_share_state(batch):
+        if not batch.has_share_state:
             self._hidden_from = None
         elif self._hidden_from is None:
             self._hidden_from = batch.base_offset

@@ -69,11 +69,6 @@ def control_records(batch: StoredBatch) -> list[tuple[int, ControlRecord]]:
     ]
 
 
-def has_share_state(batch: StoredBatch) -> bool:
-    """Returns whether a batch has state of share groups, and is not for readers."""
-    return batch.control and header_of(batch.data).producer_id < 0
-
-
 def _type_of(key: bytes | None) -> int:
     if key is None or len(key) < _KEY.size:
         raise ValueError(f"a control record with the key {key!r}")

@@ -14,9 +14,12 @@ A deleted group has an entry of its last record until its names are removed. It 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.share_control import ControlRecord, control_batch
 
 CHECKPOINT_NAME: Final = "c"
 """The first character of the name of a checkpoint's entry; the group id follows."""
@@ -28,6 +31,15 @@ CHECKPOINT_SLOT: Final = -1
 
 _FORMAT: Final = 1  # servers without control records reject an entry, since they expect 0
 _ENTRY: Final = struct.Struct(">BBqq")
+
+
+class IndexedRecord(NamedTuple):
+    """A control record with its place in the index: a group, and the slot of a delta (see `share_index`)."""
+
+    control: ControlRecord
+    group_id: str
+    slot: int
+    deleted: bool = False
 
 
 class IndexEntry(NamedTuple):
@@ -63,6 +75,17 @@ def _unpacked(name: str, stored: bytes) -> IndexEntry:
         number, _, group_id = group_id.partition(":")
         slot = int(number)
     return IndexEntry(group_id, slot, offset, records_end, bool(deleted))
+
+
+def state_batch(
+    records: Sequence[IndexedRecord], base_offset: int, records_end: int
+) -> tuple[StoredBatch, list[IndexEntry]]:
+    """Returns the control batch of these records, at least one, and their entries in the index."""
+    entries = [
+        IndexEntry(record.group_id, record.slot, offset, records_end, record.deleted)
+        for offset, record in enumerate(records, base_offset)
+    ]
+    return control_batch([record.control for record in records], base_offset), entries
 
 
 @dataclass(slots=True)

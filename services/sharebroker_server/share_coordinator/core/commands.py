@@ -114,7 +114,7 @@ class Summarize(NamedTuple):
     clock_skew: float = 0.0
 
 
-class Checkpoint(NamedTuple):
+class CheckpointStates(NamedTuple):
     """Write the complete state of these share-partitions again; those without state are ignored."""
 
     keys: tuple[SharePartitionKey, ...]
@@ -140,7 +140,7 @@ Command = (
     | DeleteTopicState
     | ListTopics
     | Summarize
-    | Checkpoint
+    | CheckpointStates
     | ReadFailed
     | Inspect
 )

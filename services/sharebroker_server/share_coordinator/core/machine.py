@@ -119,7 +119,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             c.DeleteTopicState: self._delete_topic,
             c.ListTopics: self._list_topics,
             c.Summarize: self._summarize,
-            c.Checkpoint: self._checkpoint,
+            c.CheckpointStates: self._checkpoint,
             c.ReadFailed: self._read_failed,
             c.Inspect: self._inspect,
         }
@@ -231,7 +231,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         )
         return Decision((), reply)
 
-    def _checkpoint(self, command: c.Checkpoint, now: float) -> _Decision:
+    def _checkpoint(self, command: c.CheckpointStates, now: float) -> _Decision:
         found = ((key, self._states.get(key)) for key in command.keys)
         records = tuple(self._cold_checkpoint(key, state, now) for key, state in found if state is not None)
         return Decision(records, None)

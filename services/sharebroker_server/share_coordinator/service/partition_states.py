@@ -11,7 +11,6 @@ log. A write of unknown outcome makes the log recover; the shard loads again onc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from typing_extensions import override
 
@@ -20,16 +19,13 @@ from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable, Ownership
-from sharebroker_server.record_log.appends import StateRecord
-from sharebroker_server.record_log.core.share_control import ControlRecord
-from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareDelta, ShareRecord
-from sharebroker_server.share_coordinator.store.control_format import decode, encode
+from sharebroker_server.share_coordinator.core.state import ShareRecord
+from sharebroker_server.share_coordinator.store.control_codec import ControlPayload, ControlRecordCodec
 from sharebroker_server.stream_log.port import (
     Entry,
     LogError,
@@ -44,39 +40,6 @@ from sharebroker_server.stream_log.port import (
 StateShard = ShardRuntime[c.Command, ShareRecord, c.Reply]
 
 
-class ControlPayload(bytes):
-    """The value of a control record, with the rest of the record and, if it is to be appended, its place."""
-
-    control: ControlRecord
-    place: tuple[str, int, bool]
-
-    @classmethod
-    def of(cls, control: ControlRecord, place: tuple[str, int, bool] = ("", 0, False)) -> ControlPayload:
-        """Returns the payload of a record. `place`: its group, slot, and whether it is a deletion."""
-        payload = cls(control.value)
-        payload.control, payload.place = control, place
-        return payload
-
-
-class ControlRecordCodec:
-    """Converts between records of share state and the control records of one partition."""
-
-    def __init__(self, topic_id: str, partition: int) -> None:
-        self._topic_id = topic_id
-        self._partition = partition
-
-    def encode(self, record: ShareRecord) -> ControlPayload:
-        """Returns the control record of a record."""
-        slot = record.delta_index if isinstance(record, ShareDelta) else CHECKPOINT_SLOT
-        place = record.key.group_id, slot, isinstance(record, CheckpointTombstone)
-        return ControlPayload.of(encode(record), place)
-
-    def decode(self, payload: bytes) -> ShareRecord:
-        """Returns the record of a control record. Raises ValueError."""
-        assert isinstance(payload, ControlPayload)
-        return decode(payload.control, self._topic_id, self._partition).record
-
-
 class PartitionStateLog(StreamLog):
     """The control records of one partition as the log of a shard."""
 
@@ -89,11 +52,7 @@ class PartitionStateLog(StreamLog):
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
         if first_position != self._last + 1:
             raise LogOutOfOrder(f"{shard}: {self._last} control records, not {first_position - 1}")
-        records = [
-            StateRecord(payload.control, *payload.place)
-            for payload in payloads
-            if isinstance(payload, ControlPayload)
-        ]
+        records = [payload.record for payload in payloads if isinstance(payload, ControlPayload)]
         try:
             await self._log.append_state(records)
         except KafkaError as error:
@@ -108,7 +67,8 @@ class PartitionStateLog(StreamLog):
             except KafkaError as error:
                 raise LogUnavailable(error.message) from error
             self._loaded = [
-                Entry(position, ControlPayload.of(record)) for position, (_, record) in enumerate(records, 1)
+                Entry(position, ControlPayload.of_stored(record))
+                for position, (_, record) in enumerate(records, 1)
             ]
             self._last = len(records)
         page = self._loaded[after : after + limit]
@@ -163,7 +123,7 @@ class PartitionStates:
             log.partition,
             LogLease(log),
             PartitionStateLog(log),
-            partial(ShareCoordinatorMachine, self._rules),
+            lambda: ShareCoordinatorMachine(self._rules),
             ControlRecordCodec(topic_id, partition),
             self._settings,
         )
@@ -173,7 +133,7 @@ class PartitionStates:
         async def checkpoint(before: int) -> None:
             groups = log.transactions.share.groups_before(before)
             keys = tuple(SharePartitionKey(group_id, topic_id, partition) for group_id in groups)
-            await shard.submit(c.Checkpoint(keys))
+            await shard.submit(c.CheckpointStates(keys))
 
         log.checkpoint_state = checkpoint
 

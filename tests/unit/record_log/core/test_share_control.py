@@ -13,7 +13,6 @@ from sharebroker_server.record_log.core.share_control import (
     ControlRecord,
     control_batch,
     control_records,
-    has_share_state,
 )
 from sharebroker_server.record_log.core.transactions import marker_batch
 from tests.unit.record_log.batches import stored
@@ -57,7 +56,7 @@ def test_control_records_are_read_unchanged() -> None:
     ],
 )
 def test_only_batches_with_share_state_are_hidden_from_readers(batch: StoredBatch, state: bool) -> None:
-    assert has_share_state(batch) is state
+    assert batch.has_share_state is state
 
 
 @pytest.mark.parametrize("type_", [0, 1, 4, 7])
