@@ -24,7 +24,7 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Begun, Changes
+from sharebroker_server.persister.port import Begun, Changes, Shard
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.rpc.server import Service
@@ -141,7 +141,7 @@ class WatchedPersister(DefaultPersister):
         super().__init__(router, settings)
         self._history = history
 
-    def begin(self, shard: int, changes: Changes) -> Begun | None:
+    def begin(self, shard: Shard, changes: Changes) -> Begun | None:
         begun = super().begin(shard, changes)
         if begun is not None:  # decided, and in no log before the next loop iteration
             numbers = [self._history.write_began(key, change) for key, change in changes]
@@ -271,6 +271,7 @@ class Process:
             group_shards=config.offsets_topic_num_partitions,
             share_shards=config.share_coordinator_state_topic_num_partitions,
             transaction_shards=config.transaction_state_log_num_partitions,
+            state_in_log=catalog.state_in_log,
         )
         stack.push_async_callback(router.close)
         upstream = None

@@ -24,6 +24,7 @@ from sharebroker_server.catalog.records import (
 )
 from sharebroker_server.catalog.topics import (
     INTERNAL_TOPIC_IDS,
+    SHARE_STATE_STORAGE,
     ConfigResource,
     ResourceType,
     Topic,
@@ -223,9 +224,23 @@ def _create_topic(
     partitions = broker.num_partitions if command.partitions in (0, -1) else command.partitions
     _check_count(partitions)
     _check_capacity(state, broker, partitions)
-    check_topic(command.configs)
-    topic = Topic(command.topic_id, command.name, partitions, dict(command.configs), int(now * 1000))
+    configs = _with_storage(command.configs, broker)
+    check_topic(configs)
+    topic = Topic(command.topic_id, command.name, partitions, configs, int(now * 1000))
     return Decision(() if command.validate_only else (TopicRecord(topic),), topic)
+
+
+def _with_storage(configs: Mapping[str, str], broker: BrokerConfig) -> dict[str, str]:
+    """Returns the configs of a new topic with the storage of share state: it does not change later."""
+    found, default = dict(configs), broker.group_share_state_storage
+    if SHARE_STATE_STORAGE not in found and default != TOPIC_KEYS[SHARE_STATE_STORAGE].default:
+        found[SHARE_STATE_STORAGE] = default
+    if found.get(SHARE_STATE_STORAGE) == "log" and not broker.stores_share_state:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{SHARE_STATE_STORAGE}=log has no effect: group.share.persister.class.name stores nothing.",
+        )
+    return found
 
 
 def _check_new_name(state: TopicCatalog, name: str) -> None:
@@ -331,6 +346,7 @@ def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConf
     resource, current = command.resource, state.configs(command.resource)
     changes = _changes(command, current)
     merged = {**current, **changes}
+    _check_same_storage(current.get(SHARE_STATE_STORAGE), merged.get(SHARE_STATE_STORAGE))
     _check_resource(
         state, static, resource, {key: value for key, value in merged.items() if value is not None}
     )
@@ -349,6 +365,15 @@ def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConf
     )
 
 
+def _check_same_storage(*storages: str | None) -> None:
+    """Raises INVALID_CONFIG if the storage of share state would change; None is the default."""
+    default = TOPIC_KEYS[SHARE_STATE_STORAGE].default
+    if len({default if storage is None else storage for storage in storages}) > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{SHARE_STATE_STORAGE} cannot change after the topic was created."
+        )
+
+
 def _check_configured(state: TopicCatalog) -> None:
     if state.configured_count() >= MAX_CONFIGURED:
         raise KafkaError(
@@ -358,7 +383,8 @@ def _check_configured(state: TopicCatalog) -> None:
 
 
 def _changes(command: AlterConfigs, current: Mapping[str, str]) -> dict[str, str | None]:
-    changes: dict[str, str | None] = dict.fromkeys(current) if command.replaces else {}
+    reset = [name for name in current if name != SHARE_STATE_STORAGE] if command.replaces else []
+    changes: dict[str, str | None] = dict.fromkeys(reset)
     keys, _ = _KEYS[command.resource.type]
     for name, change in command.changes.items():
         if isinstance(change, ListEdit):

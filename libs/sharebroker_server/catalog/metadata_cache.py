@@ -135,6 +135,11 @@ class MetadataCache:
         topic = self.topic_by_id(topic_id)
         return topic is not None and 0 <= partition < topic.partitions
 
+    def state_in_log(self, topic_id: str) -> bool:
+        """Returns whether the topic with this id has the state of its share groups in its own logs."""
+        topic = self.topic_by_id(topic_id)
+        return topic is not None and topic.state_in_log
+
     def is_deleted(self, topic_id: str) -> bool:
         """Returns whether the topic was deleted."""
         return self.catalog.is_deleted(topic_id)

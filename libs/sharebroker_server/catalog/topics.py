@@ -23,6 +23,9 @@ from sharebroker_server.config.broker import BrokerConfig
 MAX_LENGTH: Final = 249
 GROUP_ID_BYTES: Final = 2**15 - 1
 """The longest string in Kafka's protocol, in bytes."""
+SHARE_STATE_STORAGE: Final = "share.state.storage"
+"""The config of a topic that selects where the state of its share groups is stored."""
+
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -55,6 +58,11 @@ class Topic:
     configs: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
     upstream: bool = False
+
+    @property
+    def state_in_log(self) -> bool:
+        """Whether the state of share groups is in the logs of the partitions: set when it was created."""
+        return self.configs.get(SHARE_STATE_STORAGE) == "log"
 
     @property
     def fingerprint(self) -> int:

@@ -295,6 +295,12 @@ class BrokerConfig(AuthenticationConfig):
         "Where share state is stored. NoOpStatePersister or an empty value stores nothing: the state of all "
         "share groups is lost when a leader restarts or changes.",
     )
+    group_share_state_storage: str = choice(
+        "coordinator",
+        ("coordinator", "log"),
+        "`share.state.storage` of new topics that do not set it (not in Kafka).",
+        dynamic=True,
+    )
 
     # Producers and transactions.
     producer_id_expiration_ms: int = int_from(
@@ -486,6 +492,11 @@ class BrokerConfig(AuthenticationConfig):
                 text = f"{name} cannot be changed while the broker runs."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text, metadata={"config": name})
         return _checked(replace(self, **_values(settings)))
+
+    @property
+    def stores_share_state(self) -> bool:
+        """Whether the persister stores anything."""
+        return self.group_share_persister_class_name.endswith("DefaultStatePersister")
 
     def get(self, name: str) -> Value:
         """Returns the value of the property with Kafka's `name`."""

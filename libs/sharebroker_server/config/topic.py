@@ -45,6 +45,12 @@ class TopicConfig:
         "consumed: also delete records that every share group of the topic has finished (not in Kafka).",
     )
     max_message_bytes: int = _of("message.max.bytes")
+    share_state_storage: str = choice(
+        "coordinator",
+        ("coordinator", "log"),
+        "Where the state of share groups is stored: by the share coordinator, or in the log of each "
+        "partition (preview); set when the topic is created (not in Kafka).",
+    )
     message_dedup_window_ms: int = integer(
         0,
         0,

@@ -30,7 +30,7 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_server.persister.port import Begun, Changes, Persister
+from sharebroker_server.persister.port import Begun, Changes, Persister, Shard
 
 _log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ class WriteSource(Protocol):
     """A share-partition that has state to write."""
 
     key: SharePartitionKey
-    shard: int
+    shard: Shard
     """The shard that stores its state."""
     write_span: Any
     """The span of the write that `next_write` returned last; None if it is not traced."""
@@ -56,7 +56,7 @@ class WriteBatcher:
 
     def __init__(self, persister: Persister) -> None:
         self._persister = persister
-        self._due: dict[int, list[WriteSource]] = {}
+        self._due: dict[Shard, list[WriteSource]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, source: WriteSource) -> None:
@@ -81,7 +81,7 @@ class WriteBatcher:
             if senders:
                 self._send_together(shard, changes, senders)
 
-    def _send_together(self, shard: int, changes: Changes, sources: Sequence[WriteSource]) -> None:
+    def _send_together(self, shard: Shard, changes: Changes, sources: Sequence[WriteSource]) -> None:
         """Sends to the shard if it is in this process; each write alone if it is not, or fails at once."""
         try:
             begun = self._persister.begin(shard, changes)

@@ -28,6 +28,7 @@ from sharebroker_server.persister.port import (
     Changes,
     LocalStates,
     Persister,
+    Shard,
     SharePartitionState,
     StateSummary,
 )
@@ -73,18 +74,18 @@ class PersisterSettings:
 
 
 class ShareCoordinators(Protocol):
-    """Finds share coordinators (see `sharebroker_server.routing.router`)."""
+    """Finds the owners of share state (see `sharebroker_server.routing.router`)."""
 
-    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
-        """The shard that stores a share-partition's state."""
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> Shard:
+        """Where the state of a share-partition is stored."""
 
-    async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
-        """The shard's owner. Raises KafkaError."""
+    async def share_coordinator(self, shard: Shard) -> Peer[ShareCoordinatorServiceAsyncStub]:
+        """The owner of a shard, or the leader of a partition. Raises KafkaError."""
 
-    def local_states(self, shard: int) -> LocalStates | None:
+    def local_states(self, shard: Shard) -> LocalStates | None:
         """This process's share coordinator, if the cached owner of the shard is this process."""
 
-    def forget_share_coordinator(self, shard: int) -> None:
+    def forget_share_coordinator(self, shard: Shard) -> None:
         """Discards the known owner; the next use looks it up again."""
 
 
@@ -116,11 +117,11 @@ class DefaultPersister(Persister):
         return state
 
     @override
-    def shard(self, key: SharePartitionKey) -> int:
+    def shard(self, key: SharePartitionKey) -> Shard:
         return self._coordinators.share_shard(*key)
 
     @override
-    def begin(self, shard: int, changes: Changes) -> Begun | None:
+    def begin(self, shard: Shard, changes: Changes) -> Begun | None:
         local = self._coordinators.local_states(shard)
         try:
             return None if local is None else local.write_all(shard, changes)

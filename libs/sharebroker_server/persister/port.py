@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from typing_extensions import override
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
+
+if TYPE_CHECKING:
+    from sharebroker_server.record_log.partition_log import PartitionLog
 
 
 class SharePartitionState(NamedTuple):
@@ -26,6 +29,10 @@ class SharePartitionState(NamedTuple):
     batches: tuple[StateBatch, ...]
     kept_since: int = 0
 
+
+Shard = int | str
+"""Where a state is stored: a number, of a share coordinator's shard; a text, the resource of the partition
+whose log has the state."""
 
 Changes = Sequence[tuple[SharePartitionKey, StateWrite]]
 """State writes of several share-partitions."""
@@ -43,8 +50,18 @@ class LocalStates(Protocol):
     def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[Any]:
         """Starts a state write. Raises KafkaError, here or through the future."""
 
-    def write_all(self, shard: int, changes: Changes) -> Begun:
+    def write_all(self, shard: Shard, changes: Changes) -> Begun:
         """Starts state writes to one shard. Raises KafkaError if it accepts none."""
+
+
+class LogStates(Protocol):
+    """The share state in the logs of the partitions that this process leads."""
+
+    def open(self, log: PartitionLog) -> None:
+        """Loads the state in a log, in the background."""
+
+    async def close(self, resource: str) -> None:
+        """Ends the use of a partition's log, after pending writes."""
 
 
 class StateSummary(NamedTuple):
@@ -78,10 +95,10 @@ class Persister(Protocol):
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
         """Reads the state for the leader of this epoch, and fences earlier leaders."""
 
-    def shard(self, key: SharePartitionKey) -> int:
+    def shard(self, key: SharePartitionKey) -> Shard:
         """The shard that stores the state."""
 
-    def begin(self, shard: int, changes: Changes) -> Begun | None:
+    def begin(self, shard: Shard, changes: Changes) -> Begun | None:
         """Starts state writes if the shard is in this process; returns None if it is not.
 
         Tries once and raises nothing here; a write that fails is repeated with `write`.
@@ -114,11 +131,11 @@ class NoOpPersister(Persister):
         return SharePartitionState(0, _UNINITIALIZED, ())
 
     @override
-    def shard(self, key: SharePartitionKey) -> int:
+    def shard(self, key: SharePartitionKey) -> Shard:
         return 0
 
     @override
-    def begin(self, shard: int, changes: Changes) -> Begun | None:
+    def begin(self, shard: Shard, changes: Changes) -> Begun | None:
         begun: Begun = asyncio.get_running_loop().create_future()
         begun.set_result([None] * len(changes))
         return begun

@@ -20,6 +20,7 @@ from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember, LeasesUnavailable
+from sharebroker_server.persister.port import Shard
 from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, Metadata, RemoteStub
 
 S = TypeVar("S")
@@ -89,10 +90,15 @@ class PeerConnector:
     identify: Callable[[], Metadata] | None = None
 
 
+def _nowhere(_topic_id: str) -> bool:
+    return False
+
+
 class Router:
     """Finds owners through leases and calls this process's own services without a socket.
 
-    `connector` connects to other processes. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
+    `connector` connects to other processes. `state_in_log` returns whether the topic with an id has the state
+    of its share groups in its own logs. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
     LEADER_NOT_AVAILABLE if there is no owner.
     """
 
@@ -105,8 +111,10 @@ class Router:
         share_shards: int = 50,
         transaction_shards: int = 50,
         connector: PeerConnector | None = None,
+        state_in_log: Callable[[str], bool] = _nowhere,
     ) -> None:
         self._ownership = ownership
+        self._state_in_log = state_in_log
         self._owner = owner
         self._connector = connector or PeerConnector()
         self._shards = {
@@ -156,15 +164,13 @@ class Router:
             for member in self._with_role(GROUP_COORDINATOR)
         ]
 
-    async def share_coordinator(self, shard: int) -> Peer[states.ShareCoordinatorServiceAsyncStub]:
-        """The owner of a shard of share state."""
-        return await self._coordinator(
-            names.shard(SHARE_COORDINATOR, shard), states.ShareCoordinatorServiceStub
-        )
+    async def share_coordinator(self, shard: Shard) -> Peer[states.ShareCoordinatorServiceAsyncStub]:
+        """The owner of a shard of share state, or the leader of the partition that has it."""
+        return await self._coordinator(self.state_resource(shard), states.ShareCoordinatorServiceStub)
 
-    def local_states(self, shard: int) -> Any:
+    def local_states(self, shard: Shard) -> Any:
         """This process's share coordinator, if the cached owner of the shard is this process, else None."""
-        owner = self._ownership.known_owner(self._share_shards[shard])
+        owner = self._ownership.known_owner(self.state_resource(shard))
         return (
             None
             if owner is None or owner.owner != self._owner
@@ -262,9 +268,9 @@ class Router:
         """Drops the cached owner, after NOT_COORDINATOR."""
         self._ownership.forget(self._transaction_resource(transactional_id))
 
-    def forget_share_coordinator(self, shard: int) -> None:
+    def forget_share_coordinator(self, shard: Shard) -> None:
         """Drops the cached owner, after NOT_COORDINATOR."""
-        self._ownership.forget(names.shard(SHARE_COORDINATOR, shard))
+        self._ownership.forget(self.state_resource(shard))
 
     def forget_catalog(self) -> None:
         """Drops the cached owner, after NOT_COORDINATOR."""
@@ -274,8 +280,10 @@ class Router:
         """The shard of a group."""
         return shard_of(group_id, self._shards[GROUP_COORDINATOR])
 
-    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
-        """The shard of a share-partition's state."""
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> Shard:
+        """Where the state of a share-partition is stored."""
+        if self._state_in_log(topic_id):
+            return names.partition(topic_id, partition)
         return shard_of(f"{group_id}:{topic_id}:{partition}", self._shards[SHARE_COORDINATOR])
 
     def redial(self) -> None:
@@ -289,6 +297,10 @@ class Router:
             task.cancel()
         for channel in self._channels.values():
             await channel.close()
+
+    def state_resource(self, shard: Shard) -> str:
+        """The resource whose owner has the state of a shard."""
+        return shard if isinstance(shard, str) else self._share_shards[shard]
 
     def _transaction_resource(self, transactional_id: str) -> str:
         return names.shard(TRANSACTIONS, shard_of(transactional_id, self._shards[TRANSACTIONS]))

@@ -222,15 +222,14 @@ class Process:
         rechecks: list[VerifyState] = [catalog.recheck]
         stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
         connector = PeerConnector(in_the_clear if tls is None else tls.channel, credentials.metadata)
-        router = _router(settings, holder, tls, connector, stack)
-        stores_all = settings.config.group_share_persister_class_name.endswith("DefaultStatePersister")
+        router = _router(settings, holder, catalog, tls, connector, stack)
         return BrokerContext(
             settings,
             storage,
             holder,
             catalog,
             router,
-            DefaultPersister(router) if stores_all else NoOpPersister(),
+            DefaultPersister(router) if settings.config.stores_share_state else NoOpPersister(),
             kafka,
             access,
             upstream,
@@ -329,6 +328,7 @@ async def _start_credentials(
 def _router(
     settings: ServeSettings,
     holder: LeaseHolder,
+    catalog: MetadataCache,
     tls: Tls | None,
     connector: PeerConnector,
     stack: AsyncExitStack,
@@ -340,6 +340,7 @@ def _router(
         share_shards=settings.config.share_coordinator_state_topic_num_partitions,
         transaction_shards=settings.config.transaction_state_log_num_partitions,
         connector=connector,
+        state_in_log=catalog.state_in_log,
     )
     stack.push_async_callback(router.close)
     if tls is not None:

@@ -66,7 +66,9 @@ from sharebroker_server.routing.transaction_check import CoordinatorCheck
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
+from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
+from sharebroker_server.share_coordinator.service.shards import Host as ShareHost
 from sharebroker_server.share_coordinator.service.shards import make_host as make_share_host
 from sharebroker_server.share_partition_leader.dead_letters.catalog_settings import (
     CatalogGroups,
@@ -142,14 +144,19 @@ async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval)
     cleanup.start()
     stack.push_async_callback(cleanup.stop)
-    storage = base.storage
-    servicer = ShareCoordinator(host, storage.leases, base.catalog.partition_exists, storage.keys.log)
+    return [_share_state(base, host)]
+
+
+def _share_state(base: BrokerContext, host: ShareHost) -> Service:
+    """Returns the service of share state, on the shards of `host` and on the logs that this process leads."""
+    storage, config = base.storage, ShareCoordinatorConfig.of(base.settings.config)
+    states = PartitionStates(config.rules, config.runtime, base.catalog.state_in_log)
+    exists = base.catalog.partition_exists
+    servicer = ShareCoordinator(host, states, storage.leases, exists, storage.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
-    return [
-        _service(
-            "sharebroker.share_coordinator.v1.ShareCoordinatorService", servicer, share_coordinator_pb2_grpc
-        )
-    ]
+    return _service(
+        "sharebroker.share_coordinator.v1.ShareCoordinatorService", servicer, share_coordinator_pb2_grpc
+    )
 
 
 async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
@@ -245,10 +252,21 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
     """Starts the share-partition leader."""
     if GROUP_COORDINATOR not in base.settings.roles:
         _follow_upstream(base, None, stack)
-    upstream = _upstream_logs(base, stack)
+    state_services: list[Service] = []
+    if base.router.local_calls(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub) is None:
+        # Without the coordinator's role the host owns no shard: this process has the state of its logs only.
+        config = ShareCoordinatorConfig.of(base.settings.config)
+        state_services.append(_share_state(base, make_share_host(base.storage.log, config)))
+    states = base.router.local_calls(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub).states
     leadership = Leadership(
-        base.holder, base.storage.records, base.persister, base.catalog, upstream=upstream
+        base.holder,
+        base.storage.records,
+        base.persister,
+        base.catalog,
+        states,
+        upstream=_upstream_logs(base, stack),
     )
+    states.claim = leadership.led
     stack.push_async_callback(leadership.close)
     base.observability.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)
@@ -277,11 +295,12 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
         share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer, servicer.calls
     )
     return [
+        *state_services,
         _service(
             "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
             servicer,
             share_partition_leader_pb2_grpc,
-        )
+        ),
     ]
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
         TransactionCoordinatorServiceAsyncStub,
     )
+    from sharebroker_server.persister.port import Shard
 
 REQUEST_TIMEOUT: Final = 30.0
 """Time limit of a call without a deadline (Kafka: request.timeout.ms)."""
@@ -140,8 +141,8 @@ class Coordinators:
         forget = partial(router.forget_group_coordinator, shard)
         return _call(partial(router.group_coordinator, shard), forget, send, deadline)
 
-    def of_share_state(self, shard: int, send: _ShareStateCall[T], deadline: Deadline) -> Awaitable[T]:
-        """Calls the owner of a shard of share state."""
+    def of_share_state(self, shard: Shard, send: _ShareStateCall[T], deadline: Deadline) -> Awaitable[T]:
+        """Calls the process that has share state."""
         forget = partial(self._router.forget_share_coordinator, shard)
 
         async def find() -> ShareCoordinatorServiceAsyncStub:

@@ -39,7 +39,7 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.port import LeasesUnavailable
 from sharebroker_server.persister.batching import WriteBatcher
-from sharebroker_server.persister.port import Persister
+from sharebroker_server.persister.port import LogStates, Persister
 from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import RecordStore
@@ -106,6 +106,7 @@ class Leadership:
         store: RecordStore,
         persister: Persister,
         catalog: MetadataCache,
+        states: LogStates,
         upstream: UpstreamLogs | None = None,
     ) -> None:
         self.ended_sessions: dict[str, None] = {}
@@ -120,6 +121,7 @@ class Leadership:
         self._store = store
         self._persister = persister
         self._catalog = catalog
+        self._states = states
         self._upstream = upstream
         self._led: dict[tuple[str, int], LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
@@ -313,6 +315,8 @@ class Leadership:
         log.on_append.append(led.wake)
         if isinstance(log, UpstreamLog):
             log.on_truncated.append(led.retire_all)
+        elif topic.state_in_log:
+            self._states.open(log)
         self._led[topic_id, partition] = led
 
     async def _opened(
@@ -339,6 +343,7 @@ class Leadership:
             task.cancel()
         stopping = [loaded.stop() for loaded in led.loaded()]
         await asyncio.gather(end(loading), *stopping, return_exceptions=True)
+        await self._states.close(resource)
         await led.log.close()
         led.wake_readers()
 

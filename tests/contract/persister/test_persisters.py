@@ -20,16 +20,12 @@ from sharebroker_protocol.model import (
     StateWrite,
 )
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from sharebroker_server.coordinator_runtime.shard import RuntimeSettings
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Persister, SharePartitionState
+from sharebroker_server.persister.port import Persister, Shard, SharePartitionState
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.routing.router import Peer
-from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.service.log_persister import LogPersister
-from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from tests.support.lease import Lease
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.waiting import eventually
@@ -41,6 +37,7 @@ KEY = SharePartitionKey("g", TOPIC, 0)
 OTHER_GROUP = SharePartitionKey("h:é", TOPIC, 0)
 OTHER_PARTITION = SharePartitionKey("g", TOPIC, 1)
 LEADER = 3
+SETTINGS = PersisterSettings(call_timeout=2.0, metadata_lag=0.0)
 NOTES = (
     batch(5, 5, 0)._replace(note=StateNote(10**16)),
     batch(6, 6, 0)._replace(note=StateNote(10**16, "@m", 5)),
@@ -76,16 +73,18 @@ class _Coordinators:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> Shard:
+        if self._process.in_log:
+            return names.partition(topic_id, partition)
         return self._process.servicer._commands.route(group_id, topic_id, partition)[1]
 
-    async def share_coordinator(self, shard: int) -> Peer[Any]:
+    async def share_coordinator(self, shard: Shard) -> Peer[Any]:
         return Peer(ClusterMember("1/1", 1, frozenset(), ""), self._process.stub)
 
-    def local_states(self, shard: int) -> Any:
+    def local_states(self, shard: Shard) -> Any:
         return self._process.servicer
 
-    def forget_share_coordinator(self, shard: int) -> None:
+    def forget_share_coordinator(self, shard: Shard) -> None:
         """There is no other."""
 
 
@@ -94,8 +93,7 @@ async def _on_coordinator() -> tuple[PersisterFixture, Callable[[], Awaitable[No
     await process.start()
     for partition in range(2):
         await process.raise_lease(partition, LEADER)
-    settings = PersisterSettings(call_timeout=2.0, metadata_lag=0.0)
-    persister = DefaultPersister(_Coordinators(process), settings)
+    persister = DefaultPersister(_Coordinators(process), SETTINGS)
 
     async def fail_over() -> Persister:
         for shard in process.host.held():
@@ -108,27 +106,35 @@ async def _on_coordinator() -> tuple[PersisterFixture, Callable[[], Awaitable[No
 
 
 async def _on_log() -> tuple[PersisterFixture, Callable[[], Awaitable[None]]]:
+    process = Process()
+    process.in_log.add(TOPIC)
+    await process.start()
+    for partition in range(2):
+        await process.raise_lease(partition, LEADER)
     lease = Lease(epoch=LEADER)
     store = MemoryRecordStore(lambda _: lease.epoch)
     logs: list[PartitionLog] = []
 
     async def opened() -> Persister:
+        states = process.states
         for log in logs:
+            await states.close(log.partition)
             await log.close()
         logs.clear()
-        states = PartitionStates(CheckpointRules(3), RuntimeSettings())
         for partition in range(2):
             log = await PartitionLog.open(names.partition(TOPIC, partition), lease.epoch, store, lease)
             await log.append(records(2))
             states.open(log)
             logs.append(log)
-        shards = [states.shard(TOPIC, partition) for partition in range(2)]
+        shards = [states.shard(log.partition) for log in logs]
         await eventually(lambda: all(shard.state is ShardState.ACTIVE for shard in shards))
-        return LogPersister(states)
+        return DefaultPersister(_Coordinators(process), SETTINGS)
 
     async def close() -> None:
         for log in logs:
+            await process.states.close(log.partition)
             await log.close()
+        await process.holder.stop()
 
     return PersisterFixture(await opened(), opened), close
 
@@ -180,7 +186,7 @@ async def test_writes_begun_together_have_one_outcome_each(fixture: PersisterFix
         await fixture.persister.initialize(key, 2, 0)
     old, new = change(batch(1, 1), epochs=(1, LEADER)), change(batch(1, 1), epochs=(2, LEADER))
     for keys in ([KEY, OTHER_GROUP, OTHER_PARTITION], [KEY]):
-        by_shard: dict[int, list[tuple[SharePartitionKey, StateWrite]]] = {}
+        by_shard: dict[Shard, list[tuple[SharePartitionKey, StateWrite]]] = {}
         for key in keys:
             by_shard.setdefault(fixture.persister.shard(key), []).append((key, old if key == KEY else new))
         for shard, changes in by_shard.items():

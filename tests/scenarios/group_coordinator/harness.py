@@ -22,7 +22,7 @@ from sharebroker_server.group_coordinator.service.shards import make_catalog_hos
 from sharebroker_server.group_coordinator.service.share_groups import Ports
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import ClusterMember
-from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
+from sharebroker_server.persister.port import Changes, Shard, SharePartitionState, StateSummary
 from sharebroker_server.routing.transaction_check import Claim
 from sharebroker_server.rpc.stubs import LocalContext
 from tests.testkit.memory.leases import MemoryLeaseStore
@@ -82,7 +82,7 @@ class ShareStateTable:
     def shard(self, key: SharePartitionKey) -> int:
         raise NotImplementedError
 
-    def begin(self, shard: int, changes: Changes) -> None:
+    def begin(self, shard: Shard, changes: Changes) -> None:
         raise NotImplementedError
 
     async def write(self, key: SharePartitionKey, change: StateWrite) -> None:

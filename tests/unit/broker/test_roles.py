@@ -47,7 +47,10 @@ SERVICES = {
         "sharebroker.group_coordinator.v1.GroupCoordinatorService",
         "sharebroker.cluster.v1.ClusterService",
     ],
-    LEADER: ["sharebroker.share_partition_leader.v1.SharePartitionLeaderService"],
+    LEADER: [
+        "sharebroker.share_coordinator.v1.ShareCoordinatorService",
+        "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
+    ],
     GATEWAY: [
         "sharebroker.gateway.v1.ShareService",
         "sharebroker.gateway.v1.ProduceService",

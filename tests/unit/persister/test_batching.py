@@ -14,7 +14,7 @@ from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.persister import batching
 from sharebroker_server.persister.batching import RequestBatcher, WriteBatcher
-from sharebroker_server.persister.port import Begun, Changes
+from sharebroker_server.persister.port import Begun, Changes, Shard
 
 AWAY = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -29,11 +29,11 @@ class FakePersister:
 
     def __init__(self) -> None:
         self.local = True
-        self.begun: list[tuple[int, list[int], Begun]] = []
+        self.begun: list[tuple[Shard, list[int], Begun]] = []
         self.alone: list[int] = []
         self.failure: Exception | None = None
 
-    def begin(self, shard: int, changes: Changes) -> Begun | None:
+    def begin(self, shard: Shard, changes: Changes) -> Begun | None:
         if not self.local:
             return None
         begun: Begun = asyncio.get_running_loop().create_future()
@@ -49,9 +49,9 @@ class FakePersister:
 class FakeSource:
     """A share-partition that writes `number` as its start offset; `outcomes` are those it received."""
 
-    def __init__(self, number: int, shard: int = 7) -> None:
+    def __init__(self, number: int, shard: Shard = 7) -> None:
         self.key = SharePartitionKey("g", "T" * 22, number)
-        self.shard = shard
+        self.shard: Shard = shard
         self.write_span: Any = None
         self.number = number
         self.rejected = False

@@ -15,7 +15,14 @@ from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
+from sharebroker_server.persister.port import (
+    Begun,
+    Changes,
+    Persister,
+    Shard,
+    SharePartitionState,
+    StateSummary,
+)
 from sharebroker_server.routing.router import Peer
 from tests.testkit.waiting import eventually
 
@@ -38,13 +45,13 @@ class Coordinators:
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
         return partition % 2
 
-    async def share_coordinator(self, shard: int) -> Peer[Any]:
+    async def share_coordinator(self, shard: Shard) -> Peer[Any]:
         return Peer(ClusterMember("1/1", 1, frozenset(), "a:1"), self)
 
-    def local_states(self, shard: int) -> Local | None:
+    def local_states(self, shard: Shard) -> Local | None:
         return self.local
 
-    def forget_share_coordinator(self, shard: int) -> None:
+    def forget_share_coordinator(self, shard: Shard) -> None:
         self.forgotten += 1
 
     def __getattr__(self, rpc: str) -> Any:
@@ -115,7 +122,7 @@ class Local:
         durable.set_result(None)
         return durable
 
-    def write_all(self, shard: int, changes: Changes) -> Begun:
+    def write_all(self, shard: Shard, changes: Changes) -> Begun:
         assert shard == KEY.partition % 2
         begun = [self.write(*one) for one in changes]
         return asyncio.gather(*begun)

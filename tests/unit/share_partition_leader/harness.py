@@ -22,7 +22,14 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.placement import preferred
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
+from sharebroker_server.persister.port import (
+    Begun,
+    Changes,
+    Persister,
+    Shard,
+    SharePartitionState,
+    StateSummary,
+)
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import RecordStore
@@ -30,6 +37,7 @@ from sharebroker_server.routing.router import Peer
 from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
+from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.shards import make_host
 from sharebroker_server.share_partition_leader.leadership import Leadership
@@ -81,10 +89,10 @@ class Faults(Persister):
             raise self.on_read.popleft()
         return await self._behind.read(key, leader_epoch)
 
-    def shard(self, key: SharePartitionKey) -> int:
+    def shard(self, key: SharePartitionKey) -> Shard:
         return self._behind.shard(key)
 
-    def begin(self, shard: int, changes: Changes) -> Begun | None:
+    def begin(self, shard: Shard, changes: Changes) -> Begun | None:
         """Returns None while a test intercepts writes: they then use the slower path."""
         if self.before or self.after or not self.open.is_set():
             return None
@@ -150,20 +158,21 @@ class Transactions(TransactionCheck):
 class _Coordinators:
     """One share coordinator, called without a socket."""
 
-    def __init__(self, servicer: ShareCoordinator) -> None:
+    def __init__(self, servicer: ShareCoordinator, catalog: MetadataCache) -> None:
         self._peer = Peer(ME, cast("Any", LocalStub(servicer)))
         self._states = servicer
+        self._catalog = catalog
 
-    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
-        return 0
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> Shard:
+        return names.partition(topic_id, partition) if self._catalog.state_in_log(topic_id) else 0
 
-    async def share_coordinator(self, shard: int) -> Peer[Any]:
+    async def share_coordinator(self, shard: Shard) -> Peer[Any]:
         return self._peer
 
-    def local_states(self, shard: int) -> ShareCoordinator:
+    def local_states(self, shard: Shard) -> ShareCoordinator:
         return self._states
 
-    def forget_share_coordinator(self, shard: int) -> None:
+    def forget_share_coordinator(self, shard: Shard) -> None:
         """This is the only shard owner."""
 
 
@@ -179,12 +188,16 @@ class Harness:
         self.catalog = MetadataCache(self.log, BrokerConfig(), poll=1e6)
         config = ShareCoordinatorConfig.of(BrokerConfig(share_coordinator_state_topic_num_partitions=1))
         self._host = make_host(self.log, config)
-        coordinator = ShareCoordinator(self._host, self.leases, lambda *_: True, str)
+        states = PartitionStates(config.rules, config.runtime, self.catalog.state_in_log)
+        coordinator = ShareCoordinator(self._host, states, self.leases, lambda *_: True, str)
         settings = PersisterSettings(call_timeout=5.0)
-        persister = DefaultPersister(_Coordinators(coordinator), settings)
+        persister = DefaultPersister(_Coordinators(coordinator, self.catalog), settings)
         self.persister = Faults(persister)
         self.upstream = None if upstream is None else upstream(self.records)
-        self.leadership = Leadership(self.holder, self.records, self.persister, self.catalog, self.upstream)
+        self.leadership = Leadership(
+            self.holder, self.records, self.persister, self.catalog, states, self.upstream
+        )
+        states.claim = self.leadership.led
         self.catalog.add_observer(self.leadership.metadata_changed)
         self.transactions = Transactions()
         servicer = SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions)

@@ -240,7 +240,7 @@ async def test_a_deposed_leader_makes_no_state_void() -> None:
         assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR
         harness.cluster.replicas = later
         log = await harness.open()
-        assert log.log_end_offset == 4
+        assert log.records_end_offset == 4
         assert (await notes(harness)).truncations == ()
 
 

@@ -15,7 +15,7 @@ from sharebroker_server.gateway.admin.topics import create_missing
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember
-from sharebroker_server.routing.router import GROUP_COORDINATOR, SHARE_COORDINATOR
+from sharebroker_server.routing.router import GROUP_COORDINATOR
 from sharebroker_server.rpc.errors import refusal, wire
 
 NAMED_WITHIN: Final = 2.0
@@ -142,4 +142,4 @@ def _coordinator_resource(gateway: Gateway, key_type: pb.KeyType.ValueType, key:
     if not group_id.removeprefix("::") or not topic_id or not partition.isdecimal():
         raise invalid_field("coordinator_keys", f"{key!r} is not group:topicId:partition.")
     shard = gateway.router.share_shard(group_id.removeprefix("::"), topic_id, int(partition))
-    return names.shard(SHARE_COORDINATOR, shard)
+    return gateway.router.state_resource(shard)

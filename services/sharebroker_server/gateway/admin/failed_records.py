@@ -16,6 +16,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.topics import Topic, check_group_id
 from sharebroker_server.gateway.admin.partitions import inspect_records
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.persister.port import Shard
 
 DEFAULT_PAGE: Final = 100
 LONGEST_PAGE: Final = 1000
@@ -124,11 +125,11 @@ async def read_journals(
     gateway: Gateway, group_id: str, topic_id: str, partitions: Sequence[int], deadline: Deadline
 ) -> dict[int, Journal]:
     """Returns the journals of partitions, with one request to each shard. Raises KafkaError."""
-    by_shard = defaultdict[int, list[int]](list)
+    by_shard = defaultdict[Shard, list[int]](list)
     for partition in partitions:
         by_shard[gateway.router.share_shard(group_id, topic_id, partition)].append(partition)
 
-    async def read(shard: int, numbers: list[int]) -> Sequence[Journal]:
+    async def read(shard: Shard, numbers: list[int]) -> Sequence[Journal]:
         request = state.ReadFailedRecordsRequest(group_id=group_id)
         request.topics.add(topic_id=topic_id, partitions=numbers)
         response = await gateway.coordinators.of_share_state(

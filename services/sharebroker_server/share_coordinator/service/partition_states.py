@@ -5,6 +5,9 @@ A shard has the machine and the runtime of the share coordinator's shards; `part
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Final
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
@@ -20,13 +23,28 @@ from sharebroker_server.share_coordinator.store.control_codec import ControlReco
 StateShard = ShardRuntime[c.Command, ShareRecord, c.Reply]
 
 
+Claim = Callable[[str, int], Awaitable[object]]
+
+_OF_COORDINATORS: Final = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.LEADER_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What errors of a claim mean for share state."""
+
+
 class PartitionStates:
     """The shards of the led partitions whose topics store share state in their logs."""
 
-    def __init__(self, rules: CheckpointRules, settings: RuntimeSettings) -> None:
+    def __init__(
+        self, rules: CheckpointRules, settings: RuntimeSettings, has_topic: Callable[[str], bool]
+    ) -> None:
+        self.has_topic = has_topic
+        """Whether the topic with an id stores share state in its logs."""
         self._rules = CheckpointRules(rules.deltas_per_checkpoint, rules.cold_after, indexed=True)
         self._settings = settings
-        self._held: dict[tuple[str, int], StateShard] = {}
+        self._held: dict[str, StateShard] = {}
+        self.claim: Claim | None = None
+        """Claims a partition that this process may lead; None if it leads none."""
 
     def open(self, log: PartitionLog) -> None:
         """Loads the state in a log, and checkpoints it whenever the log start would pass it."""
@@ -39,7 +57,7 @@ class PartitionStates:
             ControlRecordCodec(topic_id, partition),
             self._settings,
         )
-        self._held[topic_id, partition] = shard
+        self._held[log.partition] = shard
         shard.open(log.epoch)
 
         async def checkpoint(before: int) -> None:
@@ -49,18 +67,30 @@ class PartitionStates:
 
         log.checkpoint_state = checkpoint
 
-    async def close(self, topic_id: str, partition: int) -> None:
+    async def close(self, resource: str) -> None:
         """Ends the shard of a partition, after its pending writes; must precede the end of the log."""
-        shard = self._held.pop((topic_id, partition), None)
+        shard = self._held.pop(resource, None)
         if shard is not None:
             await shard.close()
 
-    def shard(self, topic_id: str, partition: int) -> StateShard:
-        """Returns the shard of a partition. Raises NOT_COORDINATOR."""
-        shard = self._held.get((topic_id, partition))
+    def shard(self, resource: str) -> StateShard:
+        """Returns the shard of a partition that this process leads. Raises NOT_COORDINATOR."""
+        shard = self._held.get(resource)
         if shard is None:
-            raise KafkaError(
-                ErrorCode.NOT_COORDINATOR,
-                f"{names.partition(topic_id, partition)} has no share state in this process.",
-            )
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{resource} has no share state in this process.")
         return shard
+
+    async def claimed(self, topic_id: str, partition: int) -> StateShard:
+        """Returns the shard of a partition, which is claimed if necessary.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR if another process leads it; others as `claim`.
+        """
+        resource = names.partition(topic_id, partition)
+        if resource not in self._held and self.claim is not None:
+            try:
+                await self.claim(topic_id, partition)
+            except KafkaError as error:
+                code = _OF_COORDINATORS.get(error.code, error.code)
+                raise KafkaError(code, error.message, retry_after=error.retry_after) from error
+        return self.shard(resource)

@@ -21,6 +21,7 @@ from sharebroker_server.share_coordinator.service.messages import (
     SUMMARY,
     WRITE,
 )
+from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from sharebroker_server.share_coordinator.service.shards import Host
 from sharebroker_server.share_coordinator.service.state_commands import StateCommands
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
@@ -32,23 +33,25 @@ SUMMARIES_AT_ONCE: Final = 5
 class ShareCoordinator(ShareCoordinatorServiceServicer):
     """Kafka's share coordinator RPCs.
 
-    `partition_exists(topic_id, partition)` looks a partition up in the metadata cache; `stream_of(resource)`
-    returns the name of a shard's stream, for inspection. `leases` bound the leader epoch of reads, and have
-    the clock of Redis.
+    `states` are the shards on the logs of partitions that this process leads. `partition_exists(topic_id,
+    partition)` looks a partition up in the metadata cache; `stream_of(resource)` returns the name of a
+    shard's stream, for inspection. `leases` bound the leader epoch of reads, and have the clock of Redis.
     """
 
     def __init__(
         self,
         host: Host,
+        states: PartitionStates,
         leases: LeaseStore,
         partition_exists: Callable[[str, int], bool],
         stream_of: Callable[[str], str],
     ) -> None:
+        self.states = states
         self._host = host
         self._leases = leases
         self._stream_of = stream_of
         self._turns = Turns()
-        self._commands = StateCommands(host, leases, partition_exists)
+        self._commands = StateCommands(host, states, leases, partition_exists)
         # `LocalStates` of persister.port, for leaders in this process
         self.read = self._commands.read
         self.write = self._commands.write
@@ -120,9 +123,13 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> pb.InspectShareGroupStateResponse:
         """Compares the state in the log with the state in memory; reports errors as RPC status."""
         key, index = self._commands.route(request.group_id, request.topic_id, request.partition)
-        shard = self._host.shard(index)
-        response = await inspect(shard, key)
-        response.shard = index
+        if self.states.has_topic(key.topic_id):
+            shard = await self.states.claimed(key.topic_id, key.partition)
+            response = await inspect(shard, key)
+        else:
+            shard = self._host.shard(index)
+            response = await inspect(shard, key)
+            response.shard = index
         response.stream = self._stream_of(shard.shard)
         return response
 

@@ -10,10 +10,11 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.leases.port import LeaseStore
-from sharebroker_server.persister.port import Begun, Changes, SharePartitionState
+from sharebroker_server.persister.port import Begun, Changes, Shard, SharePartitionState
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.service.lease_bound import read_within_lease
+from sharebroker_server.share_coordinator.service.partition_states import PartitionStates, StateShard
 from sharebroker_server.share_coordinator.service.shards import Host, make_route
 from sharebroker_server.share_coordinator.service.write_traces import trace_write
 
@@ -26,15 +27,22 @@ def _no_fields(_: object) -> dict[str, Any]:
 
 
 class StateCommands:
-    """Starts commands on the shards of `host`.
+    """Starts commands on the shards of `host`, and on those of the partitions' own logs, `states`.
 
     `partition_exists(topic_id, partition)` looks a partition up in the metadata cache. `leases` bound the
-    leader epoch of reads. `route` returns the key of a share-partition and its shard.
+    leader epoch of reads. `route` returns the key of a share-partition and its shard of `host`.
     """
 
-    def __init__(self, host: Host, leases: LeaseStore, partition_exists: Callable[[str, int], bool]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        states: PartitionStates,
+        leases: LeaseStore,
+        partition_exists: Callable[[str, int], bool],
+    ) -> None:
         self.route = make_route(host)
         self._host = host
+        self._states = states
         self._leases = leases
         self._partition_exists = partition_exists
 
@@ -50,10 +58,11 @@ class StateCommands:
         """Starts a state write."""
         return self._submit(*key, lambda own: c.Write(own, *change))
 
-    def write_all(self, shard: int, changes: Changes) -> Begun:
+    def write_all(self, shard: Shard, changes: Changes) -> Begun:
         """Starts state writes to one shard; an invalid key rejects all."""
         commands = [c.Write(self._existing(*key)[0], *change) for key, change in changes]
-        return self._host.shard(shard).submit_all(commands)
+        runtime = self._states.shard(shard) if isinstance(shard, str) else self._host.shard(shard)
+        return runtime.submit_all(commands)
 
     async def delete_topic(self, topic_id: str) -> tuple[int, Sequence[int]]:
         """Removes the state of a topic from every shard held here. Raises KafkaError: retry.
@@ -101,7 +110,15 @@ class StateCommands:
         self, group_id: str, topic_id: str, partition: int, command: Callable[[SharePartitionKey], c.Command]
     ) -> asyncio.Future[c.Reply]:
         key, index = self._existing(group_id, topic_id, partition)
-        request, shard = command(key), self._host.shard(index)
+        request = command(key)
+        if self._states.has_topic(topic_id):
+            return asyncio.ensure_future(self._submit_to_leader(request, topic_id, partition))
+        return self._submitted(self._host.shard(index), request)
+
+    async def _submit_to_leader(self, request: c.Command, topic_id: str, partition: int) -> c.Reply:
+        return await self._submitted(await self._states.claimed(topic_id, partition), request)
+
+    def _submitted(self, shard: StateShard, request: c.Command) -> asyncio.Future[c.Reply]:
         if isinstance(request, c.Read):
             return asyncio.ensure_future(read_within_lease(shard, self._leases, request))
         written = shard.submit(request)

@@ -33,6 +33,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 )
 
 if TYPE_CHECKING:
+    from sharebroker_server.persister.port import Shard
     from sharebroker_server.record_log.log_reader import LogReader, Span
     from sharebroker_server.share_partition_leader.leadership import LedPartition
 
@@ -63,7 +64,7 @@ class ShareGroupPartition:
     """
 
     def __init__(
-        self, led: LedPartition, group_id: str, core: SharePartition, writes: WriteBatcher, shard: int
+        self, led: LedPartition, group_id: str, core: SharePartition, writes: WriteBatcher, shard: Shard
     ) -> None:
         self.key = share_key(group_id, led.log)
         self.group_id, self.topic_id, self.partition = self.key

@@ -13,6 +13,7 @@ from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
+from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.shards import Host, make_host
 from tests.testkit.memory.leases import MemoryLeaseStore
@@ -37,8 +38,11 @@ class Process:
         self.holder = LeaseHolder(self.leases, ClusterMember("1/1", 1, frozenset({"share-coordinator"}), ""))
         self.host: Host = make_host(self.log, self.config)
         self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
+        self.in_log = set[str]()
+        self.states = PartitionStates(self.config.rules, self.config.runtime, self.in_log.__contains__)
         self.servicer = ShareCoordinator(
             self.host,
+            self.states,
             self.leases,
             lambda topic, partition: partition < self.topics.get(topic, 0),
             Keys().log,

@@ -42,16 +42,16 @@ class Partition:
 
     async def open(self) -> None:
         self.log = await PartitionLog.open(NAME, self.lease.epoch, self.store, self.lease)
-        self.states = PartitionStates(CheckpointRules(), SETTINGS)
+        self.states = PartitionStates(CheckpointRules(), SETTINGS, lambda _: True)
         self.states.open(self.log)
-        self.shard = self.states.shard(TOPIC, 0)
+        self.shard = self.states.shard(NAME)
         await self.active()
 
     async def active(self) -> None:
         await eventually(lambda: self.shard.state is ShardState.ACTIVE)
 
     async def reopen(self) -> None:
-        await self.states.close(TOPIC, 0)
+        await self.states.close(NAME)
         await self.log.close()
         await self.open()
 
@@ -68,7 +68,7 @@ async def partition() -> AsyncIterator[Partition]:
     for key in (KEY, OTHER):
         await partition.shard.submit(Initialize(key, 1, 0))
     yield partition
-    await partition.states.close(TOPIC, 0)
+    await partition.states.close(NAME)
     await partition.log.close()
 
 
@@ -140,5 +140,5 @@ async def test_a_deleted_group_leaves_no_name_beside_the_log(partition: Partitio
 
 async def test_a_partition_without_state_here_has_no_shard(partition: Partition) -> None:
     with pytest.raises(KafkaError) as caught:
-        partition.states.shard(TOPIC, 1)
+        partition.states.shard(names.partition(TOPIC, 1))
     assert caught.value.code is ErrorCode.NOT_COORDINATOR

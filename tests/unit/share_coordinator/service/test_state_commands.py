@@ -13,7 +13,10 @@ from tests.unit.share_coordinator.service.process import GROUP, Process
 
 def commands_of(process: Process) -> StateCommands:
     return StateCommands(
-        process.host, process.leases, lambda topic, partition: partition < process.topics.get(topic, 0)
+        process.host,
+        process.states,
+        process.leases,
+        lambda topic, partition: partition < process.topics.get(topic, 0),
     )
 
 

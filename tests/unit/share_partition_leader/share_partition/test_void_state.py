@@ -151,12 +151,12 @@ async def test_a_load_that_outlives_a_truncation_is_dropped() -> None:
             for _ in range(4):
                 upstream.cluster.append(batch(2))
             led = await harness.leadership.led(TOPIC, 0)
-            await eventually(lambda: led.log.log_end_offset == 8)
+            await eventually(lambda: led.log.records_end_offset == 8)
             harness.persister.read = stubborn  # type: ignore[method-assign,assignment]
             acquiring = asyncio.create_task(harness.acquire(max_wait_ms=5000))
             await reading.wait()
             upstream.cluster.elect(1, keeps=4)
-            await eventually(lambda: led.log.log_end_offset == 4)
+            await eventually(lambda: led.log.records_end_offset == 4)
             release.set()
             (part,) = await acquiring
             assert code(part) is ErrorCode.NOT_LEADER_OR_FOLLOWER
