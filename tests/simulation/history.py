@@ -11,8 +11,15 @@ from sharebroker_protocol.model import MESSAGE_ID_HEADER, SharePartitionKey, Sta
 from sharebroker_protocol.records.record import FOR_GROUP_HEADER, RETRY_OF_HEADER
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
-from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareCheckpoint, ShareDelta
+from sharebroker_server.record_log.core.share_control import control_records
+from sharebroker_server.share_coordinator.core.state import (
+    CheckpointTombstone,
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+)
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.share_coordinator.store.control_format import decode
 from tests.simulation.letters import has_letters, letters_of
 from tests.simulation.plan import Step
 from tests.testkit.checker.checker import Checker
@@ -24,6 +31,7 @@ from tests.testkit.checker.events import (
     Expired,
     Forgotten,
     Happened,
+    Hidden,
     LogsRead,
     Run,
     Share,
@@ -127,16 +135,18 @@ class History:
         if not shard.startswith(_STATE_LOG):
             return
         for payload in payloads:
-            record = self._codec.decode(payload)
-            if record.key.group_id in self.unjudged:
-                continue
-            if isinstance(record, ShareCheckpoint | ShareDelta) and record.key not in self._ended:
-                self.add(stored := self._stored(now, record))
-                self._notice_steps(stored)
-            elif isinstance(record, CheckpointTombstone):
-                if record.key.topic_id in self.deleted:
-                    self._ended.add(record.key)
-                self.add(Forgotten(now, self._share(*record.key)))
+            self._state_written(now, self._codec.decode(payload))
+
+    def _state_written(self, now: float, record: ShareRecord) -> None:
+        if record.key.group_id in self.unjudged:
+            return
+        if isinstance(record, ShareCheckpoint | ShareDelta) and record.key not in self._ended:
+            self.add(stored := self._stored(now, record))
+            self._notice_steps(stored)
+        elif isinstance(record, CheckpointTombstone):
+            if record.key.topic_id in self.deleted:
+                self._ended.add(record.key)
+            self.add(Forgotten(now, self._share(*record.key)))
 
     def batches_written(self, partition: str, epoch: int, batches: Sequence[StoredBatch]) -> None:
         """See Witness."""
@@ -151,6 +161,10 @@ class History:
         if topic_id in self.deleted:
             return
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
+        batches = self._without_state(topic_id, number, batches)
+        if not batches:
+            return
+        last = batches[-1].last_offset
         if letters:
             self._add_letters(batches)
             return
@@ -166,6 +180,18 @@ class History:
         once = [bytes(batch.data) for batch in produced if _is_stored_once(batch)]
         for value in values_of(once):
             self.add(Written(now, topic, number, value))
+
+    def _without_state(
+        self, topic_id: str, partition: int, batches: Sequence[StoredBatch]
+    ) -> list[StoredBatch]:
+        """Adds the state of share groups, whose offsets no member receives; returns the other batches."""
+        now, topic = self._clock(), self.topics.get(topic_id, topic_id)
+        for batch in batches:
+            if batch.has_share_state:
+                self.add(Hidden(now, topic, partition, batch.base_offset, batch.last_offset))
+                for _, record in control_records(batch):
+                    self._state_written(now, decode(record, topic_id, partition).record)
+        return [batch for batch in batches if not batch.has_share_state]
 
     @staticmethod
     def _watch(values: dict[int, str], batches: Sequence[StoredBatch]) -> None:

@@ -1,4 +1,4 @@
-"""A broker with `group.share.persister.class.name` set, over real sockets and Redis."""
+"""Where a broker stores share state, over real sockets and Redis."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from sharebroker_protocol.errors import ErrorCode
 from tests.support.client import connected
 from tests.testkit.brokers import Serve
 
+PERSISTER: Final = "group.share.persister.class.name"
 KAFKA: Final = "org.apache.kafka.server.share.persister."
 
 
 @pytest.mark.parametrize(
-    ("class_name", "stored"),
+    ("setting", "stored"),
     [
-        (f"{KAFKA}DefaultStatePersister", True),
-        ("DefaultStatePersister", True),
-        (f"{KAFKA}NoOpStatePersister", False),
-        ("NoOpStatePersister", False),
-        ("", False),
+        (f"{PERSISTER}={KAFKA}DefaultStatePersister", True),
+        (f"{PERSISTER}=DefaultStatePersister", True),
+        (f"{PERSISTER}={KAFKA}NoOpStatePersister", False),
+        (f"{PERSISTER}=NoOpStatePersister", False),
+        (f"{PERSISTER}=", False),
+        ("group.share.state.storage=log", True),
     ],
 )
 async def test_accepted_records_survive_a_restart_unless_the_persister_is_no_op(
-    tmp_path: Path, class_name: str, stored: bool
+    tmp_path: Path, setting: str, stored: bool
 ) -> None:
-    options = ["--data", str(tmp_path / "data"), "--set", f"group.share.persister.class.name={class_name}"]
+    options = ["--data", str(tmp_path / "data"), "--set", setting]
     serve = Serve(tmp_path, options, "all")
     serve.start()
     try:

@@ -26,6 +26,7 @@ class Checker:
         self._values: dict[tuple[str, int], dict[int, str]] = {}
         self._published: dict[tuple[str, int], dict[int, float]] = {}
         self._expired: dict[tuple[str, int], set[int]] = {}
+        self._hidden: dict[tuple[str, int], set[int]] = {}
         self._may_be_recalled: dict[tuple[str, int], set[int]] = {}
         self._recalled: dict[tuple[str, int], set[int]] = {}
         self._addressed: dict[tuple[str, int], dict[int, str]] = {}
@@ -91,6 +92,10 @@ class Checker:
 
     def _on_expired(self, event: e.Expired) -> None:
         offsets = self._expired.setdefault((event.topic, event.partition), set())
+        offsets.update(range(event.first, event.last + 1))
+
+    def _on_hidden(self, event: e.Hidden) -> None:
+        offsets = self._hidden.setdefault((event.topic, event.partition), set())
         offsets.update(range(event.first, event.last + 1))
 
     def _on_recalled(self, event: e.Recalled) -> None:
@@ -168,6 +173,8 @@ class Checker:
             broken(Invariant.PAUSED, f"{event.share} {event.offset} was delivered to {event.member}")
         if event.offset in self._expired.get(event.share.log, ()):
             broken(Invariant.NOT_EXPIRED, f"{event.share} {event.offset} was delivered to {event.member}")
+        if event.offset in self._hidden.get(event.share.log, ()):
+            broken(Invariant.STATE_HIDDEN, f"{event.share} {event.offset} was delivered to {event.member}")
         self._check_value(event.share.log, event.offset, event.value)
         if event.offset in self._recalled.get(event.share.log, ()):
             broken(Invariant.NOT_RECALLED, f"{event.share} {event.offset} was delivered to {event.member}")
@@ -226,7 +233,7 @@ class Checker:
         for_others = self._for_others(event.share)
         if not for_others.isdisjoint(event.failed):
             broken(Invariant.FOR_ITS_GROUP, f"{event.share} lists records of another group as failed")
-        recalled = recalled | for_others
+        recalled = recalled | for_others | self._hidden.get(log, set())
         self._share(event.share).state_written(event, self._published.get(log, {}), expired, recalled)
 
     def _on_forgotten(self, event: e.Forgotten) -> None:
@@ -302,6 +309,7 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Written: Checker._on_written,
     e.Expired: Checker._on_expired,
     e.Held: Checker._on_held,
+    e.Hidden: Checker._on_hidden,
     e.Recalled: Checker._on_recalled,
     e.Addressed: Checker._on_addressed,
     e.Retried: Checker._on_retried,

@@ -109,6 +109,16 @@ class Expired(Event):
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hidden(Event):
+    """State of share groups was written at the offsets first..last, which no member receives."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+
+
 DUE: Final = "due "
 """The start of the values of scheduled records; then comes the delivery time in seconds, and a space."""
 

@@ -21,6 +21,7 @@ class Invariant(Enum):
     START_NEVER_BACK = "the start offset decreases only by an administrator's request"
     IN_FLIGHT_LIMIT = "the number of locked records does not exceed the limit"
     EPOCHS_RISE = "epochs only rise, and a stale epoch writes nothing"
+    STATE_HIDDEN = "no member receives the state of share groups"
     REPLAY_AGREES = "the replayed log equals the state in memory"
     VERIFIED = "`sharebroker verify` finds no inconsistency in the logs"
     LAG_AGREES = "the lag is the number of unfinished records"
