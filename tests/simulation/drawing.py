@@ -56,6 +56,9 @@ RETRYING: Final = 1 / 8
 QUEUED: Final = 1 / 8
 """The share of small systems whose groups have a dead letter topic; the large system always has one."""
 
+LOGGED: Final = 0.5
+"""Share of systems that keep the state of share groups in the logs of the partitions."""
+
 REDRIVING: Final = 1 / 2
 """The share of systems with a dead letter topic whose letters are redriven; they have two groups."""
 
@@ -214,6 +217,10 @@ _THEMES: Final = (
 
 def drawn(seed: int) -> Plan:
     """Returns the plan of a seed."""
+    return replace(_drawn(seed), log=Random(f"log {seed}").random() < LOGGED)
+
+
+def _drawn(seed: int) -> Plan:
     random = Random(f"plan {seed}")
     redriving = ("d0",) if Random(f"redriving {seed}").random() < REDRIVING else ()
     if seed % LARGE_EVERY == 0:

@@ -157,7 +157,8 @@ class History:
         letters = has_letters(batches[0])
         if not letters and topic_id not in self.topics:
             # A late request by name may reach a topic before the response to its creation arrives.
-            self._watch(self.watched.setdefault(topic_id, {}), batches)
+            records = [batch for batch in batches if not batch.has_share_state]
+            self._watch(self.watched.setdefault(topic_id, {}), records)
         if topic_id in self.deleted:
             return
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))

@@ -171,9 +171,11 @@ class Plan:
     administrator who retries failed records, d0 one who redrives dead letters, b0 one who resumes groups that
     their circuit breakers paused, n0 one who creates a topic again, k0 a topic in
     a Kafka cluster, j0 a member with durable locks, queue
-    the dead letter topic, x0 … traps, grow, split, change, searching, lost, twice, slow, command. Without
+    the dead letter topic, x0 … traps, grow, split, change, searching, log, lost, twice, slow, command.
+    Without
     `split` every process has every role.
 
+    `log`: the state of share groups is in the logs of the partitions.
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
     two.
@@ -208,6 +210,7 @@ class Plan:
     following: tuple[str, ...] = ()
     queue: Queue | None = None
     traps: dict[str, Trap] = field(default_factory=dict)
+    log: bool = False
 
     @property
     def retried_group(self) -> str:
@@ -225,6 +228,7 @@ class Plan:
             "change": self.change,
             "searching": self.searching,
             "queue": self.queue,
+            "log": self.log,
         }
         return [
             *self.faults,
@@ -269,4 +273,5 @@ class Plan:
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,
             searching=self.searching and "searching" not in parts,
+            log=self.log and "log" not in parts,
         )

@@ -92,7 +92,8 @@ UPSTREAM: Final = replace(_UPSTREAM, properties=replace(_UPSTREAM.properties, me
 def configured(plan: Plan) -> BrokerConfig:
     """Returns a config with as many shards of each coordinator as simulated clients use.
 
-    With a Kafka cluster only dead letter topics may be created here; any name counts as one.
+    With a Kafka cluster only dead letter topics may be created here; any name counts as one. Nothing is
+    written into its logs, so share state is not in logs either.
     """
     return replace(
         CONFIG,
@@ -101,6 +102,7 @@ def configured(plan: Plan) -> BrokerConfig:
         errors_deadletterqueue_topic_name_prefix=""
         if plan.following
         else CONFIG.errors_deadletterqueue_topic_name_prefix,
+        group_share_state_storage="log" if plan.log and not plan.following else "coordinator",
     )
 
 

@@ -181,7 +181,9 @@ class ShareModel:
         previous_counts = {
             offset: self.stored.at(offset).deliveries for offset in range(self.stored.start, record.start)
         }
-        if record.journal is not None:
+        listed = Counter(record.failed)
+        if record.journal is not None:  # the complete one: only what is new was listed by this record
+            listed += Counter(record.journal) - self._listed
             self._listed = Counter(record.journal)
         self._listed.update(record.failed)
         effect = self.stored.apply(record)
@@ -208,15 +210,14 @@ class ShareModel:
             if self.stored.archiving(offset) and not failed:
                 broken(Invariant.LETTER_OF_FAILURE, f"{self.share} {offset} did not fail")
         if started and self._limits.journal:
-            self._check_journal(record, effect.ended, recalled)
-        self.letters.fail(record.failed)
-        self.check_letters({*effect.finished, *record.failed})
+            self._check_journal(listed, effect.ended, recalled)
+        self.letters.fail(tuple(listed))
+        self.check_letters({*effect.finished, *listed})
 
-    def _check_journal(self, record: Stored, finished: Sequence[int], recalled: Set[int]) -> None:
-        """Checks that the record lists the offsets that it finishes although no member may have accepted
+    def _check_journal(self, listed: Counter[int], finished: Sequence[int], recalled: Set[int]) -> None:
+        """Checks that a record lists the offsets that it finishes although no member may have accepted
         them.
         """
-        listed = Counter(record.failed)
         for offset in listed - Counter(set(finished)):
             broken(Invariant.LISTED_ONCE, f"{self.share} {offset} is listed again")
         for offset in finished:

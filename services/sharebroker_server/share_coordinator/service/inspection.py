@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -28,16 +29,23 @@ _ATTEMPTS: Final = 3
 """Attempts: a checkpoint may be written, and the previous one trimmed, between reading memory and log."""
 
 
-async def inspect(shard: Shard, key: SharePartitionKey) -> pb.InspectShareGroupStateResponse:
+async def inspect(
+    shard: Shard, key: SharePartitionKey, stored: Callable[[], Awaitable[Entries]] | None = None
+) -> pb.InspectShareGroupStateResponse:
     """Returns the records, the replayed state and the state in memory.
+
+    `stored` returns the records that are needed, with their offsets, if a partition's log has them.
 
     Raises:
         KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CORRUPT_MESSAGE.
     """
     for _ in range(_ATTEMPTS):
         live = cast("Inspection", await shard.submit(Inspect(key)))
-        entries = await _entries(shard, key, live)
+        entries = await (_entries(shard, key, live) if stored is None else stored())
         replayed = _replay(key, entries)
+        if stored is not None and replayed is not None and live.state is not None:
+            # In memory a position is a number since the load.
+            replayed.checkpoint_position = live.state.checkpoint_position
         if replayed == live.state:
             break
     return pb.InspectShareGroupStateResponse(

@@ -10,6 +10,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_server.coordinator_runtime.lifecycle import REPAIR
 from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.partition_log import PartitionLog
@@ -19,6 +20,7 @@ from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMa
 from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.partition_state_log import LogLease, PartitionStateLog
 from sharebroker_server.share_coordinator.store.control_codec import ControlRecordCodec
+from sharebroker_server.share_coordinator.store.control_format import decode
 
 StateShard = ShardRuntime[c.Command, ShareRecord, c.Reply]
 
@@ -43,6 +45,7 @@ class PartitionStates:
         self._rules = CheckpointRules(rules.deltas_per_checkpoint, rules.cold_after, indexed=True)
         self._settings = settings
         self._held: dict[str, StateShard] = {}
+        self._logs: dict[str, PartitionLog] = {}
         self.claim: Claim | None = None
         """Claims a partition that this process may lead; None if it leads none."""
 
@@ -58,6 +61,7 @@ class PartitionStates:
             self._settings,
         )
         self._held[log.partition] = shard
+        self._logs[log.partition] = log
         shard.open(log.epoch)
 
         async def checkpoint(before: int) -> None:
@@ -69,6 +73,7 @@ class PartitionStates:
 
     async def close(self, resource: str) -> None:
         """Ends the shard of a partition, after its pending writes; must precede the end of the log."""
+        self._logs.pop(resource, None)
         shard = self._held.pop(resource, None)
         if shard is not None:
             await shard.close()
@@ -79,6 +84,23 @@ class PartitionStates:
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{resource} has no share state in this process.")
         return shard
+
+    async def stored(self, key: SharePartitionKey) -> list[tuple[int, ShareRecord]]:
+        """Returns the stored records of a share-partition from its newest checkpoint on, with their offsets.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, CORRUPT_MESSAGE; others as `PartitionLog.read`.
+        """
+        resource = names.partition(key.topic_id, key.partition)
+        self.shard(resource)
+        try:
+            records = [
+                (offset, decode(record, key.topic_id, key.partition).record)
+                for offset, record in await self._logs[resource].state_records()
+            ]
+        except ValueError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{resource}: {error}{REPAIR}") from error
+        return [(offset, record) for offset, record in records if record.key == key]
 
     async def claimed(self, topic_id: str, partition: int) -> StateShard:
         """Returns the shard of a partition, which is claimed if necessary.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
@@ -125,7 +126,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         key, index = self._commands.route(request.group_id, request.topic_id, request.partition)
         if self.states.has_topic(key.topic_id):
             shard = await self.states.claimed(key.topic_id, key.partition)
-            response = await inspect(shard, key)
+            response = await inspect(shard, key, partial(self.states.stored, key))
         else:
             shard = self._host.shard(index)
             response = await inspect(shard, key)
