@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from enum import Enum, auto
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -195,6 +196,12 @@ def hidden_spans(
     return hidden
 
 
+def with_share_state(spans: Sequence[Span], hidden: Sequence[Span]) -> tuple[list[Span], list[Span]]:
+    """Returns both, ascending, with the offsets between spans: those of share state, which is not read."""
+    between = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(spans) if last + 1 < first]
+    return (sorted((*spans, *between)), sorted((*hidden, *between))) if between else ([*spans], [*hidden])
+
+
 def cut_after(spans: Sequence[Span], last: int) -> list[Span]:
     """Returns the parts of the spans up to the offset `last`."""
     return [(first, min(end, last)) for first, end in spans if first <= last]
@@ -217,7 +224,7 @@ def split_expired(
         if not 0 <= batch.max_timestamp < oldest_ms or latest(first, last) >= oldest_ms:
             others.append(batch)
         else:
-            if expired and expired[-1] == spans[-1]:
+            if expired and expired[-1] == spans[-1] and spans[-1][1] + 1 == first:
                 first = expired.pop()[0]
                 spans.pop()
             expired.append((first, last))

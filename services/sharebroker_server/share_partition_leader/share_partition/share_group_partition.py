@@ -30,6 +30,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     split_expired,
     translated,
     visible_end,
+    with_share_state,
 )
 
 if TYPE_CHECKING:
@@ -347,6 +348,8 @@ class ShareGroupPartition:
         markers = request.with_markers
         hidden = hidden_spans(self._log, batches, committed, self.group_id, with_markers=markers)
         transactions = self._log.transactions
+        if transactions.share:
+            spans, hidden = with_share_state(spans, hidden)
         if hidden and transactions.has_skipped:
             spans = separated(spans, hidden, offset)
             hidden = [span for span in hidden if span[1] >= offset]
