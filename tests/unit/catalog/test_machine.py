@@ -284,6 +284,44 @@ def test_replace_resets_other_configs(catalog: Catalog) -> None:
     assert catalog.machine.catalog.configs(TOPIC) == {"segment.ms": "6", "flush.ms": "8"}
 
 
+STORAGE = "share.state.storage"
+
+
+def test_storage_of_share_state_is_set_when_a_topic_is_created() -> None:
+    catalog = Catalog("group.share.state.storage=log")
+    catalog(CreateTopic("orders", "T1"))
+    catalog(CreateTopic("own", "T2", configs={STORAGE: "coordinator"}))
+    catalog(AlterConfigs(BROKERS, {"group.share.state.storage": "coordinator"}))
+    catalog(CreateTopic("later", "T3"))
+    topics = [catalog.machine.catalog.topic(name) for name in ("orders", "own", "later")]
+    assert [topic and topic.state_in_log for topic in topics] == [True, False, False]
+    assert [topic and topic.configs for topic in topics] == [{STORAGE: "log"}, {STORAGE: "coordinator"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("log", "coordinator"), ("log", None), ("coordinator", "log"), (None, "log")]
+)
+def test_storage_of_share_state_does_not_change(before: str | None, after: str | None) -> None:
+    catalog = Catalog()
+    catalog(CreateTopic("orders", "T1", configs={} if before is None else {STORAGE: before}))
+    refused = catalog.refuses(AlterConfigs(TOPIC, {STORAGE: after}))
+    assert refused.code is ErrorCode.INVALID_CONFIG
+    assert catalog(AlterConfigs(TOPIC, {STORAGE: before or "coordinator", "segment.ms": "6"}))
+
+
+def test_replace_keeps_the_storage_of_share_state() -> None:
+    catalog = Catalog()
+    catalog(CreateTopic("orders", "T1", configs={STORAGE: "log", "segment.ms": "6"}))
+    catalog(AlterConfigs(TOPIC, {}, replaces=True))
+    assert catalog.machine.catalog.configs(TOPIC) == {STORAGE: "log"}
+
+
+def test_state_is_not_in_the_log_if_the_persister_stores_none() -> None:
+    catalog = Catalog("group.share.persister.class.name=NoOpStatePersister")
+    refused = catalog.refuses(CreateTopic("orders", "T1", configs={STORAGE: "log"}))
+    assert refused.code is ErrorCode.INVALID_CONFIG
+
+
 def test_configured_resources_are_listed_by_kind(catalog: Catalog) -> None:
     catalog(AlterConfigs(GROUP, {"share.auto.offset.reset": "earliest"}))
     catalog(AlterConfigs(BROKERS, {"num.partitions": "3"}))

@@ -86,6 +86,21 @@ async def test_local_state_requires_an_owned_shard(owners: Owners, router: Route
     assert router.local_states(3) is states
 
 
+async def test_leader_has_the_state_of_topics_that_store_it_in_their_logs(owners: Owners) -> None:
+    router = Router(cast("Any", owners), ME.owner, state_in_log={"logged"}.__contains__)
+    states = object()
+    router.register_local(ShareCoordinatorServiceStub, object(), states)
+    assert router.share_shard("g", "t", 0) == router.share_shard("g", "t", 0) != names.partition("t", 0)
+    shard = router.share_shard("g", "logged", 1)
+    assert shard == router.state_resource(shard) == names.partition("logged", 1)
+    owners.owners[names.partition("logged", 1)] = ME
+    assert router.local_states(shard) is states
+    assert (await router.share_coordinator(shard)).member is ME
+    router.forget_share_coordinator(shard)
+    assert router.local_states(shard) is None
+    await router.close()
+
+
 async def test_unchanged_heartbeat_needs_a_local_group_coordinator(router: Router) -> None:
     class Groups:
         def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:

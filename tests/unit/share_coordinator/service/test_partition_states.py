@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Inspect, Inspection
+from sharebroker_server.share_coordinator.service.inspection import inspect
 from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from tests.support.lease import Lease
 from tests.testkit.memory.record_log import MemoryRecordStore
@@ -136,6 +138,39 @@ async def test_a_deleted_group_leaves_no_name_beside_the_log(partition: Partitio
     await eventually(lambda: not partition.log.transactions.share.deleted)
     stored = ShareIndex.load(await partition.store.snapshots(NAME))
     assert {entry.group_id for entry in stored.entries()} == {OTHER.group_id}
+
+
+async def test_a_partition_is_claimed_before_its_state_is_used() -> None:
+    partition, claims = Partition(), list[tuple[str, int]]()
+    partition.states = PartitionStates(CheckpointRules(), SETTINGS, lambda _: True)
+
+    async def claim(topic_id: str, number: int) -> None:
+        claims.append((topic_id, number))
+        if number:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.log = await PartitionLog.open(NAME, 1, partition.store, partition.lease)
+        partition.states.open(partition.log)
+
+    partition.states.claim = claim
+    shard = await partition.states.claimed(TOPIC, 0)
+    assert shard is await partition.states.claimed(TOPIC, 0) is partition.states.shard(NAME)
+    with pytest.raises(KafkaError) as caught:
+        await partition.states.claimed(TOPIC, 1)
+    assert caught.value.code is ErrorCode.NOT_COORDINATOR
+    assert claims == [(TOPIC, 0), (TOPIC, 1)]
+    await partition.states.close(NAME)
+    await partition.log.close()
+
+
+async def test_stored_records_begin_at_the_newest_checkpoint(partition: Partition) -> None:
+    await partition.log.append(records(2))
+    await partition.shard.submit(write(batch(1, 1)))
+    await partition.shard.submit(write(batch(3, 3)))
+    stored = await partition.states.stored(KEY)
+    assert [offset for offset, _ in stored] == [0, 4, 5]
+    shown = await inspect(partition.shard, KEY, partial(partition.states.stored, KEY))
+    assert shown.consistent
+    assert [(r.position, r.kind) for r in shown.records] == [(0, "checkpoint"), (4, "delta"), (5, "delta")]
 
 
 async def test_a_partition_without_state_here_has_no_shard(partition: Partition) -> None:

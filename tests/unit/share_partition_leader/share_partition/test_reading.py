@@ -23,6 +23,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     bytes_of,
     split_expired,
+    with_share_state,
 )
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch, identified, stored
@@ -300,6 +301,29 @@ def test_batches_are_split_by_age(
     batches = [each._replace(max_timestamp=time) for each, time in zip(batches, times, strict=True)]
     found = split_expired(batches, 50, Schedules().latest_in)
     assert found == (spans, expired, [batches[index] for index in others])
+
+
+def test_neighbours_with_share_state_between_them_expire_apart() -> None:
+    batches = [stored(0, 2, time=5), stored(3, 2, time=5)]
+    _, expired, _ = split_expired(batches, 50, Schedules().latest_in)
+    assert expired == [(0, 1), (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("spans", "hidden", "expected"),
+    [
+        ([], [], ([], [])),
+        ([(4, 5), (6, 9)], [(6, 9)], ([(4, 5), (6, 9)], [(6, 9)])),
+        ([(4, 5), (7, 9)], [(7, 9)], ([(4, 5), (6, 6), (7, 9)], [(6, 6), (7, 9)])),
+        ([(4, 4), (7, 7), (9, 9)], [], ([(4, 4), (5, 6), (7, 7), (8, 8), (9, 9)], [(5, 6), (8, 8)])),
+    ],
+)
+def test_share_state_between_records_is_hidden(
+    spans: list[tuple[int, int]],
+    hidden: list[tuple[int, int]],
+    expected: tuple[list[tuple[int, int]], list[tuple[int, int]]],
+) -> None:
+    assert with_share_state(spans, hidden) == expected
 
 
 async def test_hidden_records_are_archived(harness: Harness) -> None:
