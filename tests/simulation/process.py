@@ -273,8 +273,8 @@ class Process:
             group_shards=config.offsets_topic_num_partitions,
             share_shards=config.share_coordinator_state_topic_num_partitions,
             transaction_shards=config.transaction_state_log_num_partitions,
-            state_in_log=catalog.state_in_log,
         )
+        router.state_in_log = catalog.state_in_log
         stack.push_async_callback(router.close)
         upstream = None
         if around.kafka is not None:

@@ -20,7 +20,6 @@ from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember, LeasesUnavailable
-from sharebroker_server.persister.port import Shard
 from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, Metadata, RemoteStub
 
 S = TypeVar("S")
@@ -45,6 +44,8 @@ class Peer(Generic[S]):
 
 
 if TYPE_CHECKING:
+    from sharebroker_server.persister.port import Shard
+
     _LeaderPeer = Peer[leaders.SharePartitionLeaderServiceAsyncStub]
 else:
     _LeaderPeer = Peer
@@ -97,8 +98,7 @@ def _nowhere(_topic_id: str) -> bool:
 class Router:
     """Finds owners through leases and calls this process's own services without a socket.
 
-    `connector` connects to other processes. `state_in_log` returns whether the topic with an id has the state
-    of its share groups in its own logs. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
+    `connector` connects to other processes. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
     LEADER_NOT_AVAILABLE if there is no owner.
     """
 
@@ -111,10 +111,8 @@ class Router:
         share_shards: int = 50,
         transaction_shards: int = 50,
         connector: PeerConnector | None = None,
-        state_in_log: Callable[[str], bool] = _nowhere,
     ) -> None:
         self._ownership = ownership
-        self._state_in_log = state_in_log
         self._owner = owner
         self._connector = connector or PeerConnector()
         self._shards = {
@@ -129,6 +127,8 @@ class Router:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[tuple[type, str], RemoteStub] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self.state_in_log: Callable[[str], bool] = _nowhere
+        """Whether the topic with an id has the state of its share groups in its own logs."""
 
     def register_local(self, stub: type, servicer: object, calls: object | None = None) -> None:
         """Makes calls to this process's own service direct.
@@ -282,7 +282,7 @@ class Router:
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> Shard:
         """Where the state of a share-partition is stored."""
-        if self._state_in_log(topic_id):
+        if self.state_in_log(topic_id):
             return names.partition(topic_id, partition)
         return shard_of(f"{group_id}:{topic_id}:{partition}", self._shards[SHARE_COORDINATOR])
 

@@ -340,8 +340,8 @@ def _router(
         share_shards=settings.config.share_coordinator_state_topic_num_partitions,
         transaction_shards=settings.config.transaction_state_log_num_partitions,
         connector=connector,
-        state_in_log=catalog.state_in_log,
     )
+    router.state_in_log = catalog.state_in_log
     stack.push_async_callback(router.close)
     if tls is not None:
         tls.changed.append(router.redial)

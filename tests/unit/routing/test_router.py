@@ -87,7 +87,8 @@ async def test_local_state_requires_an_owned_shard(owners: Owners, router: Route
 
 
 async def test_leader_has_the_state_of_topics_that_store_it_in_their_logs(owners: Owners) -> None:
-    router = Router(cast("Any", owners), ME.owner, state_in_log={"logged"}.__contains__)
+    router = Router(cast("Any", owners), ME.owner)
+    router.state_in_log = {"logged"}.__contains__
     states = object()
     router.register_local(ShareCoordinatorServiceStub, object(), states)
     assert router.share_shard("g", "t", 0) == router.share_shard("g", "t", 0) != names.partition("t", 0)

@@ -6,14 +6,13 @@ A shard has the machine and the runtime of the share coordinator's shards; `part
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.coordinator_runtime.lifecycle import REPAIR
 from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
 from sharebroker_server.leases import names
-from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
@@ -21,6 +20,9 @@ from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.partition_state_log import LogLease, PartitionStateLog
 from sharebroker_server.share_coordinator.store.control_codec import ControlRecordCodec
 from sharebroker_server.share_coordinator.store.control_format import decode
+
+if TYPE_CHECKING:
+    from sharebroker_server.record_log.partition_log import PartitionLog
 
 StateShard = ShardRuntime[c.Command, ShareRecord, c.Reply]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
@@ -22,10 +22,12 @@ from sharebroker_server.share_coordinator.service.messages import (
     SUMMARY,
     WRITE,
 )
-from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from sharebroker_server.share_coordinator.service.shards import Host
 from sharebroker_server.share_coordinator.service.state_commands import StateCommands
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
+
+if TYPE_CHECKING:
+    from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 
 SUMMARIES_AT_ONCE: Final = 5
 """Summaries between two turns of the event loop; one of 20,000 runs takes a few milliseconds."""
