@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
+from sharebroker_server.record_log.core.log_state import MemoryLimits
 from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.share_control import SHARE_CHECKPOINT, SHARE_DELTA, ControlRecord
 from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT, IndexedRecord
 from sharebroker_server.record_log.partition_log import PartitionLog

@@ -260,7 +260,7 @@ async def test_metadata_of_a_deposed_leader_is_refreshed_at_the_opening() -> Non
             return metadata(node)
 
         harness.cluster._metadata = newer  # type: ignore[method-assign]
-        assert (await harness.open()).log_end_offset == 4
+        assert (await harness.open()).records_end_offset == 4
         assert (await notes(harness)).truncations == ()
 
 
