@@ -28,14 +28,16 @@ from sharebroker_server.coordinator_runtime.pending import PendingRecords, Waite
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import catalog, lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.record_log import copies, lifecycle
+from sharebroker_server.record_log import copies, lifecycle, partition_log
 from sharebroker_server.record_log.core import addressed, transactions
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.notes import Note
 from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
+from sharebroker_server.record_log.core.share_index import CHECKPOINT_NAME, DELTA_NAME
 from sharebroker_server.record_log.core.snapshots import load_snapshots
 from sharebroker_server.record_log.core.transactions import Transactions
+from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core import state as share_state
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
@@ -409,6 +411,23 @@ def without_notes(snapshots: Mapping[str, bytes]) -> Transactions:
     return _load_snapshots({name: each for name, each in snapshots.items() if name[0] != "n"})
 
 
+def all_batches(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
+    """Returns state of share groups as if it were records."""
+    return [replace(batch, control=False) for batch in batches]
+
+
+def without_checkpoints(snapshots: Mapping[str, bytes]) -> Transactions:
+    return _load_snapshots({name: each for name, each in snapshots.items() if name[0] != CHECKPOINT_NAME})
+
+
+def without_deltas(snapshots: Mapping[str, bytes]) -> Transactions:
+    return _load_snapshots({name: each for name, each in snapshots.items() if name[0] != DELTA_NAME})
+
+
+async def past_the_state(self: PartitionLog, before: int) -> int:
+    return before
+
+
 def never_hidden(*_: object) -> Iterator[tuple[int, int]]:
     return iter(())
 
@@ -765,6 +784,23 @@ MUTANTS: Final = (
         "a circuit breaker counts failures from before the pause",
         lambda: [_on(FailureWindow, "restart", never_restarted)],
         (Invariant.RESUMES,),
+    ),
+    Mutant(
+        "members receive the state of share groups",
+        lambda: [_on(partition_log, "_for_readers", all_batches)],
+        (Invariant.STATE_HIDDEN,),
+    ),
+    Mutant(
+        "checkpoints in the logs of partitions are not found",
+        lambda: [_on(lifecycle, "load_snapshots", without_checkpoints)],
+    ),
+    Mutant(
+        "deltas in the logs of partitions are not found",
+        lambda: [_on(lifecycle, "load_snapshots", without_deltas)],
+    ),
+    Mutant(
+        "the log start passes the state of share groups",
+        lambda: [_on(PartitionLog, "_without_state", past_the_state)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),

@@ -35,6 +35,7 @@ from sharebroker_server.catalog.topics import (
 from sharebroker_server.catalog.upstream_rules import (
     FollowCluster,
     UpstreamCommand,
+    check_storage,
     decide_upstream,
     follow_cluster,
 )
@@ -422,7 +423,9 @@ def _check_resource(
                 f"A broker resource must be a number, or empty for all brokers; not {resource.name!r}.",
             )
         try:
-            static.override(settings)
+            changed = static.override(settings)
+            if state.upstream_addresses:
+                check_storage(changed.group_share_state_storage)
         except KafkaError as error:
             if error.metadata.get("config") not in BROKER_KEYS:
                 raise

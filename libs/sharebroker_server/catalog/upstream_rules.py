@@ -103,6 +103,19 @@ def check_same_log(state: TopicCatalog, addresses: str, cluster_id: str = "") ->
         )
 
 
+def check_storage(storage: str) -> None:
+    """Checks the default storage of share state where the topics are those of another cluster.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, since nothing is written into their logs.
+    """
+    if storage == "log":
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "group.share.state.storage=log needs logs of this cluster; with --log use coordinator.",
+        )
+
+
 def _is_confirmed(state: TopicCatalog) -> bool:
     """Whether a broker of the stored cluster responded once. Some clusters have no id."""
     return bool(state.upstream_cluster_id) or any(topic.upstream for topic in state.topics())

@@ -445,7 +445,8 @@ class PartitionLog:
         """
         self._check_phase(LogPhase.OPEN)
         before = disposable_before(self._state, self.settings.retention, int(now * 1000), consumed_up_to)
-        return await self._trim(before)
+        # State after the last record remains: each pass would write it again to delete the former one.
+        return await self._trim(min(before, self.records_end_offset))
 
     async def expire_producers(self, before_ms: int) -> int:
         """Removes producers whose last write was before `before_ms`; returns their number.

@@ -236,3 +236,11 @@ def test_ids_of_kafka_and_derived_ids_differ() -> None:
     assert is_own_id(ONE)
     assert not is_own_id(topic_id_text(uuid4().bytes))
     assert not is_own_id("")
+
+
+def test_share_state_is_not_in_the_logs_of_another_cluster(catalog: Catalog) -> None:
+    brokers = ConfigResource(ResourceType.BROKER, "")
+    refused = catalog.refuses(AlterConfigs(brokers, {"group.share.state.storage": "log"}))
+    assert refused.code is ErrorCode.INVALID_CONFIG
+    assert "with --log use coordinator" in refused.message
+    assert catalog(AlterConfigs(brokers, {"num.partitions": "3"}))

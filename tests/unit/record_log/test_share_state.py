@@ -223,6 +223,20 @@ async def test_retention_keeps_state_without_a_checkpoint(log: PartitionLog) -> 
     assert await log.apply_retention(NOW + 10**9, None) == 3
 
 
+async def test_retention_moves_state_once(log: PartitionLog) -> None:
+    await mixed(log)
+    log.settings = LogSettings(retention=Retention(retention_ms=0))
+    asked: list[int] = []
+
+    async def write(before: int) -> None:
+        asked.append(before)
+        await log.append_state([checkpoint(), checkpoint("h")])
+
+    log.checkpoint_state = write
+    assert [await log.apply_retention(NOW + 10**9, None) for _ in range(3)] == [8, 8, 8]
+    assert asked == [8]
+
+
 async def test_a_deleted_group_keeps_nothing_and_leaves_no_name(harness: Harness, log: PartitionLog) -> None:
     await mixed(log)
     await log.append_state([checkpoint("g", deleted=True), checkpoint("h", deleted=True)])

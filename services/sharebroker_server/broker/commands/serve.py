@@ -199,6 +199,7 @@ def serve(
         parse_tls,
     )
     from sharebroker_server.catalog.features import parse_features
+    from sharebroker_server.catalog.upstream_rules import check_storage
     from sharebroker_server.config.broker import BrokerConfig
 
     configure_logging(log_format)
@@ -215,6 +216,9 @@ def serve(
         config = BrokerConfig.parse(set_ or ())
         tls = parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config)
         check_authentication(tls, config)
+        upstream = parse_log(log, upstream_config)
+        if upstream is not None:
+            check_storage(config.group_share_state_storage)
         settings = ServeSettings(
             data=data,
             processes=parse_processes(processes),
@@ -233,7 +237,7 @@ def serve(
             tls=tls,
             cluster_secret_file=cluster_secret_file,
             first_user=parse_first_user(admin_user, admin_password_file),
-            upstream=parse_log(log, upstream_config),
+            upstream=upstream,
             proxy=check_proxy(proxy, log, kafka),
             config=config,
         )

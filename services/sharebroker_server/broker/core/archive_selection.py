@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.records import ConfigRecord, TopicRecord
-from sharebroker_server.catalog.topics import ResourceType, Topic
+from sharebroker_server.catalog.topics import SHARE_STATE_STORAGE, ResourceType, Topic
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.group_coordinator.core.machine import GroupMachine
 from sharebroker_server.group_coordinator.core.share_groups.group import (
@@ -63,6 +64,16 @@ def select_topics(catalog: TopicCatalog, selection: Selection) -> list[Topic]:
     return [topic for topic in catalog.topics() if selection.has_topic(topic.name)]
 
 
+def check_state_is_apart(topics: Iterable[Topic]) -> None:
+    """Raises ArchiveError if logs of the topics have share state: an archive has no place for it."""
+    names = sorted(topic.name for topic in topics if topic.state_in_log)
+    if names:
+        raise ArchiveError(
+            f"{', '.join(names)}: with {SHARE_STATE_STORAGE}=log (a preview) a topic cannot be exported or "
+            "imported. Select other topics with --topic."
+        )
+
+
 def archive_records(
     catalog: TopicCatalog,
     machines: Iterable[GroupMachine],
@@ -72,9 +83,10 @@ def archive_records(
     """Yields what belongs to the selection: topics, group configs, groups, offsets and share state.
 
     `states` were read before `machines`. A share-partition whose state was not read is initialised when a
-    member joins the imported group.
+    member joins the imported group. Raises ArchiveError for topics with share state in their logs.
     """
     topics = {topic.topic_id: topic for topic in select_topics(catalog, selection)}
+    check_state_is_apart(topics.values())
     yield from map(TopicRecord, topics.values())
     for resource, configs in catalog.dynamic_configs.items():
         if resource.type is ResourceType.GROUP and selection.has_group(resource.name):

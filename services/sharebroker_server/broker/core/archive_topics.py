@@ -9,7 +9,7 @@ from itertools import count
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker.core.archive_contents import ArchiveError
-from sharebroker_server.broker.core.archive_selection import ArchiveRecord, Selection
+from sharebroker_server.broker.core.archive_selection import ArchiveRecord, Selection, check_state_is_apart
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.machine import AlterConfigs, CreateTopic, decide
 from sharebroker_server.catalog.records import CatalogRecord, ConfigRecord, TopicRecord
@@ -76,6 +76,7 @@ def _plan_topics(
         if choices.skip_existing and catalog.topic(name) is not None:
             plan.skipped.append(name)
             continue
+        check_state_is_apart([topic])
         topic_id = _id_there(archive_id, topic.topic_id, catalog)
         command = CreateTopic(name, topic_id, topic.partitions, topic.configs)
         try:

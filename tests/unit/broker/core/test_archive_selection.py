@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
+from sharebroker_server.broker.core.archive_contents import ArchiveError
 from sharebroker_server.broker.core.archive_selection import (
     ArchiveRecord,
     Selection,
@@ -94,3 +98,11 @@ def test_patterns_select_topics_and_groups(selection: Selection, topics: list[st
 
 def test_patterns_without_a_match_are_named() -> None:
     assert Selection(["orders", "x*"], ["y"]).unmatched(["orders"], ["g"]) == ["x*", "y"]
+
+
+def test_topics_with_share_state_in_their_logs_are_refused() -> None:
+    in_log = replace(BILLS, configs={"share.state.storage": "log"})
+    there = catalog(TopicRecord(in_log), TopicRecord(ORDERS))
+    with pytest.raises(ArchiveError, match=re.escape("bills: with share.state.storage=log")):
+        list(archive_records(there, [], [], Selection()))
+    assert list(archive_records(there, [], [], Selection(["orders"]))) == [TopicRecord(ORDERS)]

@@ -66,6 +66,11 @@ def test_settings_of_a_group_that_has_some_remain() -> None:
     ("changed", "choices", "text"),
     [
         (replace(BILLS, configs={"retention.ms": "x"}), EMPTY, "retention.ms"),
+        (
+            replace(BILLS, configs={"share.state.storage": "log"}),
+            EMPTY,
+            "bills: with share.state",
+        ),
         (replace(BILLS, partitions=20_000), EMPTY, "1 to 10000 partitions"),
         (replace(BILLS, name="orders"), EMPTY, "already exists"),
         (BILLS, Choices(renamed={"none": "x"}), "The archive has no topic 'none'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT, IndexEntry, ShareIndex
+from sharebroker_server.record_log.core.snapshots import load_snapshots
 
 
 def checkpoint(group_id: str, offset: int, *, deleted: bool = False) -> IndexEntry:
@@ -101,3 +102,10 @@ def test_absent_and_earlier_entries_count_as_lost() -> None:
 def test_an_entry_of_an_unknown_format_is_rejected(stored: bytes) -> None:
     with pytest.raises(ValueError, match="'cg' has unknown format"):
         ShareIndex.load({"cg": stored})
+
+
+def test_a_server_without_state_in_logs_does_not_open_the_log() -> None:
+    """To it the names are of an unknown kind, whose format must be 0."""
+    entry = IndexEntry("g", CHECKPOINT_SLOT, 3, 2)
+    with pytest.raises(ValueError, match="unknown format 1"):
+        load_snapshots({f"?{entry.name}": entry.packed()})
