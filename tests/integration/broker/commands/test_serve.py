@@ -108,6 +108,10 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
     "no name of a machine for Redis": (["--redis", "redis://a..b"], "the host name is invalid"),
     "no Redis URL": (["--redis", "http://localhost"], "http://localhost"),
     "passwords without TLS": (["--set", "sasl.enabled.mechanisms=PLAIN"], "needs --tls-cert and --tls-key"),
+    "share state in the logs of another cluster": (
+        ["--log", "kafka://127.0.0.1:9092", "--set", "group.share.state.storage=log"],
+        "group.share.state.storage=log needs logs of this cluster; with --log use coordinator.",
+    ),
     "unknown SASL mechanism": (["--set", "sasl.enabled.mechanisms=GSSAPI"], "SCRAM-SHA-512"),
     "a first user without a password": (["--admin-user", "admin"], "--admin-password-file"),
     "no file of the password": (
