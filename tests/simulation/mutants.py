@@ -30,14 +30,13 @@ from sharebroker_server.group_coordinator.service import catalog, lag
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.record_log import copies, lifecycle, partition_log
 from sharebroker_server.record_log.core import addressed, transactions
-from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, StoredBatch, header_of, seal
 from sharebroker_server.record_log.core.notes import Note
 from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 from sharebroker_server.record_log.core.share_index import CHECKPOINT_NAME, DELTA_NAME
 from sharebroker_server.record_log.core.snapshots import load_snapshots
 from sharebroker_server.record_log.core.transactions import Transactions
-from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core import state as share_state
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
@@ -413,7 +412,12 @@ def without_notes(snapshots: Mapping[str, bytes]) -> Transactions:
 
 def all_batches(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
     """Returns state of share groups as if it were records."""
-    return [replace(batch, control=False) for batch in batches]
+    return [_as_records(batch) if batch.has_share_state else batch for batch in batches]
+
+
+def _as_records(batch: StoredBatch) -> StoredBatch:
+    data = seal(header_of(batch.data)._replace(attributes=0), memoryview(batch.data)[HEADER_SIZE:])
+    return replace(batch, data=data, control=False)
 
 
 def without_checkpoints(snapshots: Mapping[str, bytes]) -> Transactions:
@@ -422,10 +426,6 @@ def without_checkpoints(snapshots: Mapping[str, bytes]) -> Transactions:
 
 def without_deltas(snapshots: Mapping[str, bytes]) -> Transactions:
     return _load_snapshots({name: each for name, each in snapshots.items() if name[0] != DELTA_NAME})
-
-
-async def past_the_state(self: PartitionLog, before: int) -> int:
-    return before
 
 
 def never_hidden(*_: object) -> Iterator[tuple[int, int]]:
@@ -797,10 +797,6 @@ MUTANTS: Final = (
     Mutant(
         "deltas in the logs of partitions are not found",
         lambda: [_on(lifecycle, "load_snapshots", without_deltas)],
-    ),
-    Mutant(
-        "the log start passes the state of share groups",
-        lambda: [_on(PartitionLog, "_without_state", past_the_state)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
