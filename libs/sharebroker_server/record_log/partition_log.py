@@ -373,7 +373,7 @@ class PartitionLog:
         """
         self._check_readable()
         batches = self._state.read_hot(offset, max_bytes)
-        while batches and self.transactions.share:
+        while batches and self._state.has_share_state:
             for_readers = _for_readers(batches)
             if for_readers:
                 return for_readers
@@ -386,6 +386,7 @@ class PartitionLog:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
+        begin = offset
         while (hot := self.read_hot(offset, max_bytes)) is None:
             try:
                 batches = await self._store.read(self.partition, offset, max_bytes)
@@ -399,6 +400,9 @@ class PartitionLog:
             if for_readers or not durable:
                 return for_readers
             offset = durable[-1].last_offset + 1
+        if not hot and begin < self.records_end_offset:
+            # Only state of deleted groups is there, which the index does not have.
+            self._state.hide_end(begin)
         return hot
 
     def aborted_batches(self, batches: Sequence[StoredBatch]) -> list[tuple[int, int]]:

@@ -23,6 +23,9 @@ FAR = 1 << 30
 SMALL = LogSettings(limits=MemoryLimits(hot_cache_bytes=1, segment_bytes=300))
 """The hot cache has one batch, and a segment a few."""
 
+CLOSED = LogSettings(limits=MemoryLimits(hot_cache_bytes=1, segment_bytes=1))
+"""Each batch is a segment, so that no batch is read when the log is opened."""
+
 
 def checkpoint(group_id: str = "g", value: bytes = b"c", *, deleted: bool = False) -> IndexedRecord:
     control = ControlRecord(SHARE_CHECKPOINT, int(NOW * 1000), value)
@@ -245,6 +248,20 @@ async def test_a_deleted_group_keeps_nothing_and_leaves_no_name(harness: Harness
     assert set(await harness.store.snapshots(NAME)) == set()
     assert await log.delete_records(-1) == 14
     assert ends(await harness.open()) == (14, 14, 14)
+
+
+@pytest.mark.parametrize("settings", [LogSettings(), SMALL, CLOSED])
+async def test_state_of_deleted_groups_is_hidden_from_readers(
+    harness: Harness, settings: LogSettings
+) -> None:
+    log = await harness.open(settings=settings)
+    await mixed(log)
+    await log.append_state([checkpoint("g", deleted=True), checkpoint("h", deleted=True)])
+    for each in (log, await harness.open(settings=settings)):
+        read = [batch for start in (0, 3, 5) for batch in await each.read(start, 1)]
+        assert [batch.base_offset for batch in read] == [0, 5, 5]
+        assert await each.read(8, FAR) == []
+        assert ends(each) == (8, 8, 13)
 
 
 async def test_a_group_that_returns_after_its_deletion_has_its_new_state(

@@ -226,7 +226,15 @@ class LogState:
     must be added, oldest first, and `hide_end` be called if the log ends with state of share groups.
     """
 
-    __slots__ = ("_hidden_from", "_read_ahead", "hot_cache", "index", "log_end_offset", "log_start_offset")
+    __slots__ = (
+        "_hidden_from",
+        "_read_ahead",
+        "has_share_state",
+        "hot_cache",
+        "index",
+        "log_end_offset",
+        "log_start_offset",
+    )
 
     def __init__(
         self, log_start: int, log_end: int, segments: Iterable[Segment], limits: MemoryLimits
@@ -237,6 +245,8 @@ class LogState:
         self.hot_cache = HotCache(limits.hot_cache_bytes, self.unread_from)
         self._read_ahead = HotCache(limits.hot_cache_bytes, log_start)
         self._hidden_from: int | None = None
+        self.has_share_state = False
+        """Whether batches in memory may have state of share groups, also of deleted ones."""
 
     @property
     def records_end_offset(self) -> int:
@@ -263,8 +273,10 @@ class LogState:
         self.index.add(batch, now_ms)
         if not batch.has_share_state:
             self._hidden_from = None
-        elif self._hidden_from is None:
-            self._hidden_from = batch.base_offset
+        else:
+            self.has_share_state = True
+            if self._hidden_from is None:
+                self._hidden_from = batch.base_offset
         self.log_end_offset = max(self.log_end_offset, batch.last_offset + 1)
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
@@ -294,6 +306,7 @@ class LogState:
             self._read_ahead = HotCache(sum(len(batch.data) for batch in batches), batches[0].base_offset)
             for batch in batches:
                 self._read_ahead.add(batch)
+                self.has_share_state = self.has_share_state or batch.has_share_state
 
     def deletable_before(self, before: int) -> int:
         """Returns the log start for a request to delete records below `before` (-1: all records).

@@ -34,7 +34,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 )
 
 if TYPE_CHECKING:
-    from sharebroker_server.persister.port import Shard
+    from sharebroker_server.leases.names import Shard
     from sharebroker_server.record_log.log_reader import LogReader, Span
     from sharebroker_server.share_partition_leader.leadership import LedPartition
 
@@ -204,10 +204,10 @@ class ShareGroupPartition:
         finally:
             self._reading = False
             self.wake()
-        if not (batches or self.core.stopping):
+        if not (batches or self.core.stopping or offset >= self._log.records_end_offset):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"The log returned no records from {offset} on; it ends at {self._log.log_end_offset}.",
+                f"The log returned no records from {offset} on; it ends at {self._log.records_end_offset}.",
             )
         if request.session in ended_sessions:
             return NotFetched.NO_RECORDS
