@@ -22,9 +22,10 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.kafka_client.settings import upstream_settings
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import FailureDetector
+from sharebroker_server.leases.names import Shard
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Begun, Changes, Shard
+from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.rpc.server import Service

@@ -35,6 +35,10 @@ ROLE_BY_KIND: Final[Mapping[str, str]] = {
 COORDINATORS: Final = frozenset({GROUP_COORDINATOR, SHARE_COORDINATOR})
 """The roles whose resources an import takes over."""
 
+Shard = int | str
+"""Where share state is stored: a number, of a share coordinator's shard; a text, the resource of the
+partition whose log has the state."""
+
 
 def shard(role: str, index: int) -> str:
     """Returns the resource of a coordinator's shard: "share-coordinator:7"."""

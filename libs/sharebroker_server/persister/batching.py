@@ -30,7 +30,8 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_server.persister.port import Begun, Changes, Persister, Shard
+from sharebroker_server.leases.names import Shard
+from sharebroker_server.persister.port import Begun, Changes, Persister
 
 _log = structlog.get_logger()
 

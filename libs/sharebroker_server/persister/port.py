@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from typing_extensions import override
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
+from sharebroker_server.leases.names import Shard
 
 if TYPE_CHECKING:
     from sharebroker_server.record_log.partition_log import PartitionLog
@@ -29,10 +30,6 @@ class SharePartitionState(NamedTuple):
     batches: tuple[StateBatch, ...]
     kept_since: int = 0
 
-
-Shard = int | str
-"""Where a state is stored: a number, of a share coordinator's shard; a text, the resource of the partition
-whose log has the state."""
 
 Changes = Sequence[tuple[SharePartitionKey, StateWrite]]
 """State writes of several share-partitions."""

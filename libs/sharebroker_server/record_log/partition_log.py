@@ -336,7 +336,7 @@ class PartitionLog:
         Raises:
             KafkaError: as `append`.
         """
-        return await self._enqueue(StateAppend(records))
+        return await self._queued(StateAppend(records))
 
     async def state_records(self) -> list[tuple[int, ControlRecord]]:
         """Returns the control records from which the state of all share groups is rebuilt, ascending.

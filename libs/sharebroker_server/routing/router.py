@@ -44,7 +44,7 @@ class Peer(Generic[S]):
 
 
 if TYPE_CHECKING:
-    from sharebroker_server.persister.port import Shard
+    from sharebroker_server.leases.names import Shard
 
     _LeaderPeer = Peer[leaders.SharePartitionLeaderServiceAsyncStub]
 else:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
         TransactionCoordinatorServiceAsyncStub,
     )
-    from sharebroker_server.persister.port import Shard
+    from sharebroker_server.leases.names import Shard
 
 REQUEST_TIMEOUT: Final = 30.0
 """Time limit of a call without a deadline (Kafka: request.timeout.ms)."""

@@ -21,9 +21,10 @@ from sharebroker_protocol.model import (
 )
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases import names
+from sharebroker_server.leases.names import Shard
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Persister, Shard, SharePartitionState
+from sharebroker_server.persister.port import Persister, SharePartitionState
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.routing.router import Peer
 from tests.support.lease import Lease

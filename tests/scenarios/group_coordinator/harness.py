@@ -21,8 +21,9 @@ from sharebroker_server.group_coordinator.service.servicer import GroupCoordinat
 from sharebroker_server.group_coordinator.service.shards import make_catalog_host, make_host
 from sharebroker_server.group_coordinator.service.share_groups import Ports
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.names import Shard
 from sharebroker_server.leases.port import ClusterMember
-from sharebroker_server.persister.port import Changes, Shard, SharePartitionState, StateSummary
+from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
 from sharebroker_server.routing.transaction_check import Claim
 from sharebroker_server.rpc.stubs import LocalContext
 from tests.testkit.memory.leases import MemoryLeaseStore

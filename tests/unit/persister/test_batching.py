@@ -12,9 +12,10 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.leases.names import Shard
 from sharebroker_server.persister import batching
 from sharebroker_server.persister.batching import RequestBatcher, WriteBatcher
-from sharebroker_server.persister.port import Begun, Changes, Shard
+from sharebroker_server.persister.port import Begun, Changes
 
 AWAY = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -19,6 +19,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.names import Shard
 from sharebroker_server.leases.placement import preferred
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
@@ -26,7 +27,6 @@ from sharebroker_server.persister.port import (
     Begun,
     Changes,
     Persister,
-    Shard,
     SharePartitionState,
     StateSummary,
 )

@@ -16,7 +16,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.topics import Topic, check_group_id
 from sharebroker_server.gateway.admin.partitions import inspect_records
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.persister.port import Shard
+from sharebroker_server.leases.names import Shard
 
 DEFAULT_PAGE: Final = 100
 LONGEST_PAGE: Final = 1000

@@ -9,8 +9,9 @@ from typing import Any
 from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
+from sharebroker_server.leases.names import Shard
 from sharebroker_server.leases.port import LeaseStore
-from sharebroker_server.persister.port import Begun, Changes, Shard, SharePartitionState
+from sharebroker_server.persister.port import Begun, Changes, SharePartitionState
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.service.lease_bound import read_within_lease
