@@ -21,7 +21,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio import doubling
-from sharebroker_server.leases.names import Shard
 from sharebroker_server.persister.batching import RequestBatcher
 from sharebroker_server.persister.messages import STATE, SUMMARY, WRITE
 from sharebroker_server.persister.port import (
@@ -37,6 +36,7 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
         ShareCoordinatorServiceAsyncStub,
     )
+    from sharebroker_server.leases.names import Shard
     from sharebroker_server.routing.router import Peer
 
     _Peer = Peer[ShareCoordinatorServiceAsyncStub]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
-from sharebroker_server.leases.names import Shard
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.persister.port import Begun, Changes, SharePartitionState
 from sharebroker_server.rpc.errors import refusal
@@ -18,6 +17,9 @@ from sharebroker_server.share_coordinator.service.lease_bound import read_within
 from sharebroker_server.share_coordinator.service.partition_states import PartitionStates, StateShard
 from sharebroker_server.share_coordinator.service.shards import Host, make_route
 from sharebroker_server.share_coordinator.service.write_traces import trace_write
+
+if TYPE_CHECKING:
+    from sharebroker_server.leases.names import Shard
 
 Fields = Callable[[Any], dict[str, Any]]
 """Returns the fields of a partition's result for the reply to its command."""
