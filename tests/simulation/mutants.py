@@ -417,7 +417,7 @@ def all_batches(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
 
 def _as_records(batch: StoredBatch) -> StoredBatch:
     data = seal(header_of(batch.data)._replace(attributes=0), memoryview(batch.data)[HEADER_SIZE:])
-    return replace(batch, data=data, control=False)
+    return batch._replace(data=data, control=False)
 
 
 def without_checkpoints(snapshots: Mapping[str, bytes]) -> Transactions:
