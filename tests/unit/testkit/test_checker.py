@@ -30,6 +30,7 @@ from tests.testkit.checker.events import (
     Happened,
     Healed,
     Held,
+    Hidden,
     JournalRead,
     Kept,
     LagReported,
@@ -173,6 +174,10 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a record that another cluster kept is not delivered": (
         Invariant.NOT_HIDDEN,
         [Kept(0.0, "orders", ((1, "value"),), ())],
+    ),
+    "state of share groups is delivered": (
+        Invariant.STATE_HIDDEN,
+        [Hidden(0.0, "orders", 0, 0, 2), delivered(1, offset=1)],
     ),
     "a rejected record is not listed": (
         Invariant.LISTED_ONCE,
