@@ -96,7 +96,7 @@ async def test_a_leader_that_another_refresh_found_is_followed() -> None:
         await harness.client.refresh()
         assert harness.client.metadata.leader(TOPIC, 0) == (1, 1)
         harness.cluster.append(batch(1))
-        await eventually(lambda: log.log_end_offset == 1)
+        await eventually(lambda: log.records_end_offset == 1)
 
 
 async def test_a_partition_without_a_leader_is_followed_once_it_has_one() -> None:
@@ -104,4 +104,4 @@ async def test_a_partition_without_a_leader_is_followed_once_it_has_one() -> Non
         log = await harness.open()
         harness.client.doubt_leaders(TOPIC)
         harness.cluster.append(batch(1))
-        await eventually(lambda: log.log_end_offset == 1)
+        await eventually(lambda: log.records_end_offset == 1)
