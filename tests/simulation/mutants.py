@@ -511,7 +511,9 @@ def never_restarted(self: FailureWindow, time: float, total: Outcomes) -> None:
     pass
 
 
-def nothing_expires(batches: Sequence[StoredBatch], oldest_ms: float, _: object) -> tuple[Any, ...]:
+def nothing_expires(
+    batches: Sequence[StoredBatch], oldest_ms: float, _: object, *, adjacent: bool
+) -> tuple[Any, ...]:
     return [(batch.base_offset, batch.last_offset) for batch in batches], [], batches
 
 

@@ -208,13 +208,18 @@ def cut_after(spans: Sequence[Span], last: int) -> list[Span]:
 
 
 def split_expired(
-    batches: Sequence[StoredBatch], oldest_ms: float, latest: Callable[[int, int], float]
+    batches: Sequence[StoredBatch],
+    oldest_ms: float,
+    latest: Callable[[int, int], float],
+    *,
+    adjacent: bool = False,
 ) -> tuple[list[Span], list[Span], list[StoredBatch]]:
     """Returns the spans of all batches, the spans of those that expired, and the batches that did not.
 
     A batch expires as a whole once all its timestamps and delivery times are below `oldest_ms`; without a
     timestamp (-1) it does not. `latest` returns the latest delivery time of offsets (ms). Neighbours that
-    expired have one span, so that one acquisition archives them.
+    expired have one span, so that one acquisition archives them and a gap between them; with `adjacent` only
+    those without a gap.
     """
     spans: list[Span] = []
     expired: list[Span] = []
@@ -224,7 +229,8 @@ def split_expired(
         if not 0 <= batch.max_timestamp < oldest_ms or latest(first, last) >= oldest_ms:
             others.append(batch)
         else:
-            if expired and expired[-1] == spans[-1] and spans[-1][1] + 1 == first:
+            joins = expired and expired[-1] == spans[-1] and (not adjacent or spans[-1][1] + 1 == first)
+            if joins:
                 first = expired.pop()[0]
                 spans.pop()
             expired.append((first, last))

@@ -340,14 +340,15 @@ class ShareGroupPartition:
         if self._observer is not None:
             self._observer.fetched(batches)
         expired: Sequence[Span] = ()
+        transactions = self._log.transactions
         if max_age:
-            latest = latest_delivery(self._log, self.group_id)
-            spans, expired, batches = split_expired(batches, (now() - max_age) * 1000, latest)
+            latest, with_state = latest_delivery(self._log, self.group_id), bool(transactions.share)
+            oldest_ms = (now() - max_age) * 1000
+            spans, expired, batches = split_expired(batches, oldest_ms, latest, adjacent=with_state)
         else:
             spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         markers = request.with_markers
         hidden = hidden_spans(self._log, batches, committed, self.group_id, with_markers=markers)
-        transactions = self._log.transactions
         if transactions.share:
             spans, hidden = with_share_state(spans, hidden)
         if hidden and transactions.has_skipped:

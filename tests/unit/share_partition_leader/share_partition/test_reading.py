@@ -13,6 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.catalog.records import ConfigRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
+from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.schedules import Schedules
 from sharebroker_server.share_partition_leader.core.acquire import Acquisition
@@ -303,10 +304,24 @@ def test_batches_are_split_by_age(
     assert found == (spans, expired, [batches[index] for index in others])
 
 
-def test_neighbours_with_share_state_between_them_expire_apart() -> None:
+@pytest.mark.parametrize(("adjacent", "expected"), [(False, [(0, 4)]), (True, [(0, 1), (3, 4)])])
+def test_expired_neighbours_join_across_a_gap_unless_it_has_share_state(
+    adjacent: bool, expected: list[tuple[int, int]]
+) -> None:
     batches = [stored(0, 2, time=5), stored(3, 2, time=5)]
-    _, expired, _ = split_expired(batches, 50, Schedules().latest_in)
-    assert expired == [(0, 1), (3, 4)]
+    spans, expired, _ = split_expired(batches, 50, Schedules().latest_in, adjacent=adjacent)
+    assert spans == expired == expected
+
+
+async def test_a_gap_between_expired_records_is_finished_with_them(harness: Harness) -> None:
+    await expire(harness)
+    resource = names.partition(TOPIC, 0)
+    old = [stored(0, 10, time=1), stored(15, 5, time=1), stored(30, 5, time=1)]
+    await harness.records.append(resource, harness.leases.epoch_of(resource), old)
+    await publish_aged(harness, 0)
+    assert await acquired(harness) == [(35, 35)]
+    core = (await harness.share_partition()).core
+    assert (core.start_offset, core.in_flight.locked) == (35, 1)
 
 
 @pytest.mark.parametrize(
