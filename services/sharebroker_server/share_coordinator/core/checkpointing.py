@@ -29,16 +29,20 @@ class CheckpointRules:
 
     The largest number of deltas per checkpoint (0: every write is a checkpoint), and the seconds until a key
     is cold. `indexed`: the log is loaded by an index of the newest checkpoints and the deltas after them.
-    Each checkpoint then contains the whole journal, and a deletion writes no tombstones of deltas.
+    Each checkpoint then contains the whole journal, and a deletion writes no tombstones of deltas. `early`: a
+    checkpoint that has no more runs than a delta replaces it.
     """
 
     deltas_per_checkpoint: int = 500
     cold_after: float = 300.0
     indexed: bool = False
+    early: bool = True
 
     @property
     def delta_range(self) -> int:
         """Returns the number of delta indices before the index wraps."""
+        if self.indexed:  # a delta before the checkpoint is not loaded, so that its index is free
+            return max(self.deltas_per_checkpoint, 1)
         return DELTA_RANGE if self.deltas_per_checkpoint <= DELTA_RANGE else EXTENDED_DELTA_RANGE
 
 
@@ -157,7 +161,7 @@ def _runs_to_checkpoint(
         return combine(state.runs, batches, start_offset)
     if written and index == written[0]:  # in use by a delta of this checkpoint: the range shrank
         return combine(state.runs, batches, start_offset)
-    if start_offset == state.start_offset:
+    if start_offset == state.start_offset or not rules.early:
         return None
     return _few_runs(state.runs, batches, start_offset)
 

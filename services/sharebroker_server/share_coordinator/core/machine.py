@@ -49,6 +49,7 @@ cannot delete deltas of the new state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
@@ -106,6 +107,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
 
     def __init__(self, rules: CheckpointRules) -> None:
         self._rules = rules
+        self._rules_of_journals = replace(rules, early=not rules.indexed)
         self._states: States = States()
         self._journals: Journals = Journals()
         self._deletions: dict[SharePartitionKey, Deletion] = {}
@@ -204,7 +206,9 @@ class ShareCoordinatorMachine(WithoutSoftState):
     def _write(self, command: c.Write, now: float) -> _Decision:
         state = check_write(command, self._states.get(command.key))
         failed = None if command.failed is None else new_failures(state, command.failed)
-        record = change(state, command, state.leader_epoch, self._rules, now, failed)
+        # A checkpoint repeats the journal: it must not replace each delta.
+        rules = self._rules_of_journals if command.key in self._journals else self._rules
+        record = change(state, command, state.leader_epoch, rules, now, failed)
         return Decision((self._with_journal(record),), None)
 
     def _delete(self, command: c.Delete, now: float) -> _Decision:

@@ -20,6 +20,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     ReadFailed,
     Write,
 )
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.journal import Journal
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
 from tests.testkit.tables import each
@@ -243,3 +244,16 @@ def test_a_complete_update_restores_a_journal() -> None:
 def test_an_accepted_record_is_not_listed_by_a_late_write() -> None:
     shard = opened(write(batch(0, 4, ACKNOWLEDGED)), failing(entry(0, 4)))
     assert listed(shard) == ([], 0)
+
+
+def test_writes_in_order_repeat_the_journal_only_after_many_deltas() -> None:
+    """With an index a checkpoint contains the whole journal."""
+    shard = Shard(CheckpointRules(4, indexed=True))
+    shard.run(Initialize(KEY, 1, 0))
+    shard.run(write(start=1))
+    shard.run(failing(entry(1, 1), start=2))
+    for start in range(3, 13):
+        shard.run(write(start=start))
+    kinds = [isinstance(record, ShareCheckpoint) for _, record in shard.log[3:]]
+    assert kinds == [False] * 4 + [True] + [False] * 4 + [True]
+    assert isinstance(shard.log[1][1], ShareCheckpoint)
