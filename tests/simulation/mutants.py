@@ -410,7 +410,7 @@ def without_notes(snapshots: Mapping[str, bytes]) -> Transactions:
     return _load_snapshots({name: each for name, each in snapshots.items() if name[0] != "n"})
 
 
-def all_batches(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
+def all_batches(batches: Sequence[StoredBatch], _: int) -> list[StoredBatch]:
     """Returns state of share groups as if it were records."""
     return [_as_records(batch) if batch.has_share_state else batch for batch in batches]
 

@@ -152,10 +152,11 @@ def _replay_ids(draft: Draft, transactions: Transactions, batch: StoredBatch, id
 
 async def restore(
     store: RecordStore, partition: str, epoch: int, state: LogState, transactions: Transactions
-) -> None:
+) -> int:
     """Appends the batches and the producer snapshots that memory has and the store lost.
 
-    Index rows are counted again when the log is loaded next. Batches that memory no longer has remain a gap.
+    Returns the offset at which the store ended. Index rows are counted again when the log is loaded next.
+    Batches that memory no longer has remain a gap.
 
     Raises:
         LogError: as `RecordStore.append` and `bounds`.
@@ -171,7 +172,9 @@ async def restore(
             log_end=state.log_end_offset,
             restored_from=lost[0].base_offset,
         )
-    snapshots = lost_snapshots(transactions, await store.snapshots(partition))
+    gap = range(end, state.hot_cache.start)
+    snapshots = lost_snapshots(transactions, await store.snapshots(partition), gap)
     if lost or snapshots:
         # The store had accepted them: it must accept them again while it is full, so that retention can run.
         await store.append(partition, epoch, lost, (), snapshots, beyond_limit=True)
+    return end

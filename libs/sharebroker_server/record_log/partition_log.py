@@ -79,7 +79,7 @@ from sharebroker_server.record_log.core.batch import (
     TimedOffset,
     first_since,
 )
-from sharebroker_server.record_log.core.log_state import LogState
+from sharebroker_server.record_log.core.log_state import LogState, select_batches
 from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.retention import disposable_before
@@ -124,7 +124,7 @@ class PartitionLog:
     `on_append` holds callbacks without arguments, called after the log end has moved; they must not raise or
     block. `settings` may be replaced at any time; new `limits` apply when the log is opened next.
     `transactions` is the durable state of producers and transactions; a reload replaces the object.
-    `checkpoint_state` writes a checkpoint of each share group whose newest one is below an offset.
+    `checkpoint_state` writes a checkpoint of each of these share groups.
     `scheduled` and `recalled` count records since the log was opened.
     """
 
@@ -142,7 +142,7 @@ class PartitionLog:
         self.settings = settings
         self.phase = LogPhase.OPEN
         self.on_append: list[Callable[[], None]] = []
-        self.checkpoint_state: Callable[[int], Awaitable[None]] | None = None
+        self.checkpoint_state: Callable[[Iterable[str]], Awaitable[object]] | None = None
         self._store = store
         self._lease = lease
         self._now = now
@@ -151,6 +151,7 @@ class PartitionLog:
         self._queue = AppendQueue()
         self._writing: Group | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._store_is_full = False
         self.scheduled = 0
         self.recalled = 0
@@ -341,14 +342,17 @@ class PartitionLog:
     async def state_records(self) -> list[tuple[int, ControlRecord]]:
         """Returns the control records from which the state of all share groups is rebuilt, ascending.
 
+        Those that the store lost are left out: their groups receive records again, and others continue.
+
         Raises:
             KafkaError: as `read`.
-            ValueError: the store lacks one, or it is damaged.
+            ValueError: one is damaged.
         """
         self._check_readable()
-        needed = self.transactions.share.needed()
+        share = self.transactions.share
+        needed = share.needed()
         try:
-            batches = await self._store.read_at(self.partition, needed)
+            batches = await self._store.read_at(self.partition, share.needed_batches())
         except LogUnavailable as error:
             raise storage_error(error) from error
         found = {
@@ -359,8 +363,8 @@ class PartitionLog:
         }
         missing = [offset for offset in needed if offset not in found]
         if missing:
-            raise ValueError(f"{self.partition} has no control record at offset {missing[0]}")
-        return [(offset, found[offset]) for offset in needed]
+            _log.error("state of share groups is lost", partition=self.partition, offsets=missing[:10])
+        return [(offset, found[offset]) for offset in needed if offset in found]
 
     def read_hot(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch] | None:
         """Returns whole batches from the one that contains `offset`; None if they are not in memory.
@@ -372,12 +376,15 @@ class PartitionLog:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
         """
         self._check_readable()
-        batches = self._state.read_hot(offset, max_bytes)
-        while batches and self._state.has_share_state:
-            for_readers = _for_readers(batches)
+        state = self._state
+        if state.has_share_state and state.records_end_offset <= offset <= state.log_end_offset:
+            return []
+        batches = state.read_hot(offset, max_bytes)
+        while batches and state.has_share_state:
+            for_readers = _for_readers(batches, max_bytes)
             if for_readers:
                 return for_readers
-            batches = self._state.read_hot(batches[-1].last_offset + 1, max_bytes)
+            batches = state.read_hot(batches[-1].last_offset + 1, max(max_bytes, READ_BYTES))
         return batches
 
     async def read(self, offset: int, max_bytes: int, *, committed: bool = False) -> list[StoredBatch]:
@@ -386,21 +393,21 @@ class PartitionLog:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        begin = offset
+        begin, read_bytes = offset, max_bytes
         while (hot := self.read_hot(offset, max_bytes)) is None:
             try:
-                batches = await self._store.read(self.partition, offset, max_bytes)
+                batches = await self._store.read(self.partition, offset, read_bytes)
             except LogUnavailable as error:
                 raise storage_error(error) from error
             self._check_readable()
             # The store may contain a group whose write has not completed; readers must not see it yet.
             durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
             self._state.cache_read(durable)
-            for_readers = _for_readers(durable)
+            for_readers = _for_readers(durable, max_bytes)
             if for_readers or not durable:
                 return for_readers
-            offset = durable[-1].last_offset + 1
-        if not hot and begin < self.records_end_offset:
+            offset, read_bytes = durable[-1].last_offset + 1, max(max_bytes, READ_BYTES)
+        if not hot and begin < self.records_end_offset and self._state.has_share_state:
             # Only state of deleted groups is there, which the index does not have.
             self._state.hide_end(begin)
         return hot
@@ -593,6 +600,9 @@ class PartitionLog:
         try:
             await self._delete(self.log_start_offset, share.remove(share.deleted))
         except KafkaError as error:  # they are removed after the next load
+            if isinstance(error.__cause__, LogOutcomeUnknown):
+                # A removal that arrives late must be fenced: a group may be created again.
+                self._move(LogPhase.RECOVERING)
             _log.info("removal of deleted groups postponed", partition=self.partition, reason=str(error))
 
     async def _write(self, group: Group) -> None:
@@ -666,11 +676,13 @@ class PartitionLog:
         Batches that the store lost are written again, as far as memory has them.
         """
         pauses, fenced = doubling(FIRST_BACKOFF, MAX_BACKOFF), False
+        share, lost = self.transactions.share, False
         while self.phase is LogPhase.RECOVERING:
             try:
                 if not fenced:
                     self.epoch, fenced = await self._lease.reclaim(), True
-                await restore(self._store, self.partition, self.epoch, self._state, self.transactions)
+                end = await restore(self._store, self.partition, self.epoch, self._state, self.transactions)
+                lost = lost or end <= share.newest
                 await self._load()
             except (LeaseLost, LogFenced):
                 self._move(LogPhase.CLOSED)
@@ -680,6 +692,16 @@ class PartitionLog:
             else:
                 self._move(LogPhase.OPEN)
                 self._notify()
+                if lost:
+                    self._renewing = asyncio.create_task(self._renew_lost([*share.checkpoint_offsets()]))
+
+    async def _renew_lost(self, groups: Sequence[str]) -> None:
+        """Checkpoints groups after the store lost some of their state; memory has it."""
+        try:
+            if self.checkpoint_state is not None:
+                await self.checkpoint_state(groups)
+        except KafkaError as error:
+            _log.warning("state of share groups may be lost", partition=self.partition, reason=str(error))
 
     async def _trim(self, before: int) -> int:
         if before > self.log_start_offset:
@@ -695,10 +717,14 @@ class PartitionLog:
 
     async def _without_state(self, before: int) -> int:
         """Returns `before`, or the lowest newest checkpoint of a group if it stays below `before`."""
-        earliest = self.transactions.share.earliest()
+        share = self.transactions.share
+        earliest = share.earliest()
         if earliest is not None and earliest < before and self.checkpoint_state is not None:
-            await self.checkpoint_state(before)
-            earliest = self.transactions.share.earliest()
+            try:
+                await self.checkpoint_state(share.groups_before(before))
+            except KafkaError as error:
+                raise storage_error(error.message) from error
+            earliest = share.earliest()
         return before if earliest is None else min(before, earliest)
 
     async def _delete(self, before: int, removed_snapshots: Sequence[str]) -> None:
@@ -737,6 +763,6 @@ class PartitionLog:
             raise not_leader(self.partition)
 
 
-def _for_readers(batches: Sequence[StoredBatch]) -> list[StoredBatch]:
-    """Returns the batches without those that have state of share groups."""
-    return [batch for batch in batches if not batch.has_share_state]
+def _for_readers(batches: Sequence[StoredBatch], max_bytes: int) -> list[StoredBatch]:
+    """Returns the batches without those that have state of share groups: up to `max_bytes`, at least one."""
+    return select_batches([batch for batch in batches if not batch.has_share_state], 0, max_bytes)

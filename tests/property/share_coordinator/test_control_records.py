@@ -28,7 +28,11 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareRecord,
     ShareState,
 )
-from sharebroker_server.share_coordinator.store.control_codec import ControlPayload, ControlRecordCodec
+from sharebroker_server.share_coordinator.store.control_codec import (
+    MOST_DELTAS,
+    ControlPayload,
+    ControlRecordCodec,
+)
 from tests.property.share_coordinator.commands import KEYS, commands
 from tests.unit.record_log.batches import stored
 from tests.unit.share_coordinator.harness import NOW, TOPIC
@@ -48,7 +52,7 @@ def of_one_partition(command: Command) -> Command:
 
 
 rules = st.builds(
-    CheckpointRules, st.sampled_from([0, 1, 3, 500]), st.sampled_from([300.0]), indexed=st.just(True)
+    CheckpointRules, st.sampled_from([0, 1, 3, MOST_DELTAS]), st.sampled_from([300.0]), indexed=st.just(True)
 )
 steps = st.lists(
     st.one_of(commands.map(of_one_partition), st.just(CHECKPOINT_ALL), st.just(None)), max_size=25

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from copy import deepcopy
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.record_log.core.log_state import MemoryLimits
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.log_state import LogState, MemoryLimits
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.share_control import SHARE_CHECKPOINT, SHARE_DELTA, ControlRecord
 from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT, IndexedRecord
+from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings
+from sharebroker_server.stream_log.port import LogOutcomeUnknown
 from tests.testkit.memory.stream_log import Fault
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import NAME, NOW, Harness, code_of, offsets, settled, until_open
 
@@ -201,19 +208,17 @@ async def test_groups_are_checkpointed_before_the_log_start_passes(
     harness: Harness, log: PartitionLog
 ) -> None:
     await mixed(log)
-    asked: list[int] = []
+    asked: list[list[str]] = []
 
-    async def write(before: int) -> None:
-        asked.append(before)
-        await log.append_state(
-            [checkpoint(group_id, b"moved") for group_id in log.transactions.share.groups_before(before)]
-        )
+    async def write(groups: Iterable[str]) -> None:
+        asked.append([*groups])
+        await log.append_state([checkpoint(group_id, b"moved") for group_id in asked[-1]])
 
     log.checkpoint_state = write
     assert await log.delete_records(4) == 4
-    assert asked == [4]
+    assert asked == [["g"]]
     assert await log.delete_records(-1) == 12
-    assert asked == [4, 12]
+    assert asked == [["g"], ["h", "g"]]
     for each in (log, await harness.open()):
         assert [value for _, value in await state_of(each)] == [b"moved", b"moved"]
         assert offsets(await each.read(each.log_start_offset, FAR)) == []
@@ -229,15 +234,15 @@ async def test_retention_keeps_state_without_a_checkpoint(log: PartitionLog) -> 
 async def test_retention_moves_state_once(log: PartitionLog) -> None:
     await mixed(log)
     log.settings = LogSettings(retention=Retention(retention_ms=0))
-    asked: list[int] = []
+    asked: list[list[str]] = []
 
-    async def write(before: int) -> None:
-        asked.append(before)
+    async def write(groups: Iterable[str]) -> None:
+        asked.append([*groups])
         await log.append_state([checkpoint(), checkpoint("h")])
 
     log.checkpoint_state = write
     assert [await log.apply_retention(NOW + 10**9, None) for _ in range(3)] == [8, 8, 8]
-    assert asked == [8]
+    assert asked == [["g", "h"]]
 
 
 async def test_a_deleted_group_keeps_nothing_and_leaves_no_name(harness: Harness, log: PartitionLog) -> None:
@@ -277,8 +282,123 @@ async def test_a_group_that_returns_after_its_deletion_has_its_new_state(
         assert [value for _, value in await state_of(each)] == [b"c", b"d", b"again", b"after"]
 
 
-async def test_missing_state_is_an_error_not_an_empty_state(harness: Harness, log: PartitionLog) -> None:
-    await mixed(log)
-    await harness.store.trim(NAME, 1, 5)
-    with pytest.raises(ValueError, match="no control record at offset 3"):
-        await log.state_records()
+async def test_missing_state_is_logged_and_other_groups_are_loaded(
+    harness: Harness, log: PartitionLog
+) -> None:
+    await log.append_state([checkpoint("lost")])
+    await log.append(batch(3))
+    await log.append_state([checkpoint(), delta(0)])
+    await harness.store.trim(NAME, 1, 1)
+    with capture_logs() as logs:
+        assert await state_of(log) == [(4, b"c"), (5, b"d")]
+    assert [(entry["log_level"], entry["offsets"]) for entry in logs] == [("error", [0])]
+
+
+async def test_state_of_which_the_store_lost_a_checkpoint_is_written_again(harness: Harness) -> None:
+    log = await harness.open(settings=SMALL)
+    asked: list[list[str]] = []
+
+    async def write(groups: Iterable[str]) -> None:
+        asked.append([*groups])
+        await log.append_state([checkpoint(group_id, b"again") for group_id in asked[-1]])
+
+    log.checkpoint_state = write
+    await log.append_state([checkpoint("g", b"old")])
+    earlier = deepcopy(harness.store._partitions)
+    await log.append_state([checkpoint("g", b"new"), checkpoint("h")])
+    await log.append(batch(3))  # the hot cache has this batch only
+    harness.store._partitions = earlier
+    await log.recheck()
+    await eventually(lambda: asked == [["g", "h"]] and log.log_end_offset == 8)
+    for each in (log, await harness.open()):
+        assert [value for _, value in await state_of(each)] == [b"again", b"again"]
+
+
+async def test_stored_state_remains_if_a_checkpoint_after_a_loss_fails(harness: Harness) -> None:
+    log = await harness.open(settings=SMALL)
+
+    async def refuse(_: Iterable[str]) -> None:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    log.checkpoint_state = refuse
+    await log.append_state([checkpoint("g", b"old")])
+    earlier = deepcopy(harness.store._partitions)
+    await log.append_state([checkpoint("g", b"new")])
+    await log.append(batch(3))
+    harness.store._partitions = earlier
+    with capture_logs() as logs:
+        await log.recheck()
+        await eventually(lambda: any("may be lost" in entry["event"] for entry in logs))
+    assert await state_of(log) == [(0, b"old")]
+    assert await state_of(await harness.open()) == [(0, b"old")]
+    assert await code_of(log.delete_records(-1)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_plain_reader_does_not_lower_the_end_of_a_log_without_state(harness: Harness) -> None:
+    log = await harness.open()
+    await log.append(batch(6))
+    earlier = deepcopy(harness.store._partitions)
+    await log.append(batch(6))
+    await log.delete_records(-1)
+    harness.store._partitions = earlier
+    await log.recheck()
+    await until_open(log)
+    assert await log.read(7, FAR) == []
+    assert ends(log) == (12, 12, 12)
+
+
+async def test_a_read_at_the_end_visits_no_state(log: PartitionLog) -> None:
+    await log.append(batch(1))
+    for slot in range(3):
+        await log.append_state([delta(slot)])
+    visited: list[int] = []
+    read_hot = LogState.read_hot
+
+    def counted(state: LogState, offset: int, max_bytes: int) -> list[StoredBatch] | None:
+        visited.append(offset)
+        return read_hot(state, offset, max_bytes)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LogState, "read_hot", counted)
+        assert [await log.read(offset, FAR) for offset in (1, 2, 4)] == [[], [], []]
+    assert visited == []
+    assert await code_of(log.read(5, FAR)) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_small_reads_pass_over_much_state_in_few_steps(harness: Harness) -> None:
+    log = await harness.open(settings=SMALL)
+    for slot in range(50):
+        await log.append_state([delta(slot)])
+    for _ in range(3):
+        await log.append(batch(3))
+    reads: list[int] = []
+    with pytest.MonkeyPatch.context() as patched:
+        read = harness.store.read
+
+        async def counted(partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
+            reads.append(offset)
+            return await read(partition, offset, max_bytes)
+
+        patched.setattr(harness.store, "read", counted)
+        assert offsets(await log.read(0, 1)) == [(50, 52)]
+    assert reads == [0, 1]
+    assert offsets(log.read_hot(53, 1)) == [(53, 55)]
+
+
+async def test_a_removal_of_unknown_outcome_is_fenced(
+    harness: Harness, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.append_state([checkpoint()])
+    trim, epochs = harness.store.trim, list[int]()
+
+    async def times_out(partition: str, epoch: int, *rest: Any) -> None:
+        epochs.append(epoch)
+        if len(epochs) == 1:
+            raise LogOutcomeUnknown("no reply")
+        await trim(partition, epoch, *rest)
+
+    monkeypatch.setattr(harness.store, "trim", times_out)
+    await log.append_state([checkpoint("g", deleted=True)])
+    await eventually(lambda: log.phase is LogPhase.OPEN and log.epoch > epochs[0])
+    await log.append_state([checkpoint("g", b"again")])
+    assert await state_of(log) == [(2, b"again")]

@@ -44,7 +44,7 @@ SMALLEST_RECORD: Final = 7
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
+CONTROL: Final = 0x20
 _KNOWN_CODECS: Final = frozenset(range(5))  # none, gzip, snappy, lz4, zstd
 
 
@@ -93,7 +93,7 @@ class BatchHeader(NamedTuple):
     @property
     def control(self) -> bool:
         """Whether the batch is a transaction marker, or has state of share groups."""
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
 
 class StoredBatch(NamedTuple):

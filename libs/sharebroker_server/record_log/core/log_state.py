@@ -246,7 +246,7 @@ class LogState:
         self._read_ahead = HotCache(limits.hot_cache_bytes, log_start)
         self._hidden_from: int | None = None
         self.has_share_state = False
-        """Whether batches in memory may have state of share groups, also of deleted ones."""
+        """Whether the log may have state of share groups, also of deleted ones, in memory or at its end."""
 
     @property
     def records_end_offset(self) -> int:
@@ -261,6 +261,7 @@ class LogState:
     def hide_end(self, records_end: int) -> None:
         """Hides the last batches of the log from readers: those from `records_end` on."""
         self._hidden_from = records_end
+        self.has_share_state = True
 
     @property
     def unread_from(self) -> int:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharebroker_server.record_log.core.batch import (
+    CONTROL,
     HEADER_SIZE,
     LEADER_EPOCH,
     StoredBatch,
@@ -32,7 +33,6 @@ SHARE_DELTA: Final = 6
 _TYPES: Final = frozenset({SHARE_CHECKPOINT, SHARE_DELTA})
 _KEY: Final = struct.Struct(">hh")
 _KEY_VERSION: Final = 0
-_CONTROL: Final = 0x20
 _ANY_SIZE: Final = 2**31 - 1
 
 
@@ -50,9 +50,7 @@ def control_batch(records: Sequence[ControlRecord], base_offset: int) -> StoredB
     for delta, (type_, timestamp_ms, value) in enumerate(records):
         builder.append(delta, timestamp_ms, _KEY.pack(_KEY_VERSION, type_), value, [])
     plain = bytes(builder.build())
-    header = header_of(plain)._replace(
-        base_offset=base_offset, leader_epoch=LEADER_EPOCH, attributes=_CONTROL
-    )
+    header = header_of(plain)._replace(base_offset=base_offset, leader_epoch=LEADER_EPOCH, attributes=CONTROL)
     data = seal(header, memoryview(plain)[HEADER_SIZE:])
     return StoredBatch(base_offset, header.last_offset, data, header.max_timestamp, control=True)
 

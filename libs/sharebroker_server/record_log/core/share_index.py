@@ -30,7 +30,7 @@ DELTA_NAME: Final = "d"
 CHECKPOINT_SLOT: Final = -1
 
 _FORMAT: Final = 1  # servers without control records reject an entry, since they expect 0
-_ENTRY: Final = struct.Struct(">BBqq")
+_ENTRY: Final = struct.Struct(">BBqqI")
 
 
 class IndexedRecord(NamedTuple):
@@ -46,6 +46,7 @@ class IndexEntry(NamedTuple):
     """A control record of a group at an offset: a checkpoint, or the delta of a slot.
 
     `records_end` is the offset after the last batch for readers before it. `deleted`: the state was deleted.
+    `number` is that of the record in its batch, from 0.
     """
 
     group_id: str
@@ -53,6 +54,7 @@ class IndexEntry(NamedTuple):
     offset: int
     records_end: int
     deleted: bool = False
+    number: int = 0
 
     @property
     def name(self) -> str:
@@ -63,18 +65,18 @@ class IndexEntry(NamedTuple):
 
     def packed(self) -> bytes:
         """Returns the stored form."""
-        return _ENTRY.pack(_FORMAT, self.deleted, self.offset, self.records_end)
+        return _ENTRY.pack(_FORMAT, self.deleted, self.offset, self.records_end, self.number)
 
 
 def _unpacked(name: str, stored: bytes) -> IndexEntry:
     if stored[0] != _FORMAT or len(stored) != _ENTRY.size:
         raise ValueError(f"index entry {name!r} has unknown format {stored[0]}")
-    _, deleted, offset, records_end = _ENTRY.unpack(stored)
+    _, deleted, offset, records_end, number_in_batch = _ENTRY.unpack(stored)
     slot, group_id = CHECKPOINT_SLOT, name[1:]
     if name.startswith(DELTA_NAME):
         number, _, group_id = group_id.partition(":")
         slot = int(number)
-    return IndexEntry(group_id, slot, offset, records_end, bool(deleted))
+    return IndexEntry(group_id, slot, offset, records_end, bool(deleted), number_in_batch)
 
 
 def state_batch(
@@ -82,8 +84,8 @@ def state_batch(
 ) -> tuple[StoredBatch, list[IndexEntry]]:
     """Returns the control batch of these records, at least one, and their entries in the index."""
     entries = [
-        IndexEntry(record.group_id, record.slot, offset, records_end, record.deleted)
-        for offset, record in enumerate(records, base_offset)
+        IndexEntry(record.group_id, record.slot, base_offset + number, records_end, record.deleted, number)
+        for number, record in enumerate(records)
     ]
     return control_batch([record.control for record in records], base_offset), entries
 
@@ -154,29 +156,33 @@ class ShareIndex:
         """Returns the offsets of the control records from which all state is rebuilt, ascending."""
         return sorted(entry.offset for group in self._groups.values() for entry in group.needed())
 
+    def needed_batches(self) -> list[int]:
+        """Returns the base offsets of the batches with these control records, ascending."""
+        entries = (entry for group in self._groups.values() for entry in group.needed())
+        return sorted({entry.offset - entry.number for entry in entries})
+
     def checkpoint_offset(self, group_id: str) -> int | None:
         """Returns the SCO of a group, None without state."""
         group = self._groups.get(group_id)
         found = None if group is None else next(group.needed(), None)
         return None if found is None else found.offset
 
+    def checkpoint_offsets(self) -> dict[str, int]:
+        """Returns the SCO of each group that has state here."""
+        return {
+            group_id: checkpoint.offset
+            for group_id, group in self._groups.items()
+            if (checkpoint := next(group.needed(), None)) is not None
+        }
+
     def groups_before(self, offset: int) -> list[str]:
         """Returns the groups whose SCO is below an offset, the lowest first."""
-        found = [
-            (checkpoint.offset, group_id)
-            for group_id, group in self._groups.items()
-            if (checkpoint := next(group.needed(), None)) is not None and checkpoint.offset < offset
-        ]
-        return [group_id for _, group_id in sorted(found)]
+        found = self.checkpoint_offsets()
+        return sorted((group_id for group_id in found if found[group_id] < offset), key=found.__getitem__)
 
     def earliest(self) -> int | None:
         """Returns the ESO, None if no group has state here."""
-        offsets = (
-            checkpoint.offset
-            for group in self._groups.values()
-            if (checkpoint := next(group.needed(), None)) is not None
-        )
-        return min(offsets, default=None)
+        return min(self.checkpoint_offsets().values(), default=None)
 
     @property
     def deleted(self) -> frozenset[str]:
@@ -194,9 +200,14 @@ class ShareIndex:
             names += [delta.name for delta in group.deltas.values()]
         return names
 
-    def lost(self, stored: ShareIndex) -> dict[str, bytes]:
-        """Returns the entries that a store lacks, or has of an earlier record, with their stored forms."""
+    def lost(self, stored: ShareIndex, gap: range = range(0)) -> dict[str, bytes]:
+        """Returns the entries that a store lacks, or has of an earlier record, with their stored forms.
+
+        Those of the offsets in `gap` are left out: their control records are lost, too.
+        """
         there = {entry.name: entry.offset for entry in stored.entries()}
         return {
-            entry.name: entry.packed() for entry in self.entries() if there.get(entry.name, -1) < entry.offset
+            entry.name: entry.packed()
+            for entry in self.entries()
+            if there.get(entry.name, -1) < entry.offset and entry.offset not in gap
         }

@@ -54,7 +54,9 @@ def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     return snapshots
 
 
-def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str, bytes]:
+def lost_snapshots(
+    state: Transactions, stored: Mapping[str, bytes], gap: range = range(0)
+) -> dict[str, bytes]:
     """Returns the snapshots of the durable state that the store lacks, or has in an earlier version.
 
     The store may have a later version, of an append whose outcome is unknown.
@@ -73,7 +75,7 @@ def lost_snapshots(state: Transactions, stored: Mapping[str, bytes]) -> dict[str
         )
         or (name[0] == NOTE_NAME and found.notes.version(name[1:]) < state.notes.version(name[1:]))
     }
-    return lost | state.share.lost(found.share)
+    return lost | state.share.lost(found.share, gap)
 
 
 def _is_earlier(stored: ProducerState, state: ProducerState) -> bool:

@@ -41,8 +41,6 @@ class CheckpointRules:
     @property
     def delta_range(self) -> int:
         """Returns the number of delta indices before the index wraps."""
-        if self.indexed:  # a delta before the checkpoint is not loaded, so that its index is free
-            return max(self.deltas_per_checkpoint, 1)
         return DELTA_RANGE if self.deltas_per_checkpoint <= DELTA_RANGE else EXTENDED_DELTA_RANGE
 
 

@@ -49,8 +49,8 @@ cannot delete deltas of the new state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from copy import deepcopy
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 

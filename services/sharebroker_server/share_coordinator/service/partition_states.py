@@ -5,7 +5,7 @@ A shard has the machine and the runtime of the share coordinator's shards; `part
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -18,7 +18,7 @@ from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRu
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.partition_state_log import LogLease, PartitionStateLog
-from sharebroker_server.share_coordinator.store.control_codec import ControlRecordCodec
+from sharebroker_server.share_coordinator.store.control_codec import MOST_DELTAS, ControlRecordCodec
 from sharebroker_server.share_coordinator.store.control_format import decode
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class PartitionStates:
     ) -> None:
         self.has_topic = has_topic
         """Whether the topic with an id stores share state in its logs."""
-        self._rules = CheckpointRules(rules.deltas_per_checkpoint, rules.cold_after, indexed=True)
+        deltas = min(rules.deltas_per_checkpoint, MOST_DELTAS)
+        self._rules = CheckpointRules(deltas, rules.cold_after, indexed=True)
         self._settings = settings
         self._held: dict[str, StateShard] = {}
         self._logs: dict[str, PartitionLog] = {}
@@ -66,8 +67,7 @@ class PartitionStates:
         self._logs[log.partition] = log
         shard.open(log.epoch)
 
-        async def checkpoint(before: int) -> None:
-            groups = log.transactions.share.groups_before(before)
+        async def checkpoint(groups: Iterable[str]) -> None:
             keys = tuple(SharePartitionKey(group_id, topic_id, partition) for group_id in groups)
             await shard.submit(c.CheckpointStates(keys))
 

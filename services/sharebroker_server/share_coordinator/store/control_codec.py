@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sharebroker_server.record_log.core.share_control import ControlRecord
 from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT, IndexedRecord
 from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareDelta, ShareRecord
 from sharebroker_server.share_coordinator.store.control_format import decode, encode
+
+MOST_DELTAS: Final = 64
+"""The most deltas of a group after its checkpoint. Each has an entry in the index, in memory and in Redis."""
 
 
 class ControlPayload(bytes):
@@ -35,7 +40,7 @@ class ControlRecordCodec:
 
     def encode(self, record: ShareRecord) -> ControlPayload:
         """Returns the control record of a record. Raises ValueError for the tombstone of a delta."""
-        slot = record.delta_index if isinstance(record, ShareDelta) else CHECKPOINT_SLOT
+        slot = record.delta_index % MOST_DELTAS if isinstance(record, ShareDelta) else CHECKPOINT_SLOT
         deleted = isinstance(record, CheckpointTombstone)
         return ControlPayload.of(IndexedRecord(encode(record), record.key.group_id, slot, deleted))
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.record_log.core.share_index import CHECKPOINT_SLOT, IndexEntry, ShareIndex
+from sharebroker_server.record_log.core.share_control import SHARE_DELTA, ControlRecord
+from sharebroker_server.record_log.core.share_index import (
+    CHECKPOINT_SLOT,
+    IndexedRecord,
+    IndexEntry,
+    ShareIndex,
+    state_batch,
+)
 from sharebroker_server.record_log.core.snapshots import load_snapshots
 
 
@@ -89,6 +96,19 @@ def test_a_delta_of_a_deleted_group_is_not_needed() -> None:
     assert index.needed() == []
 
 
+def test_a_batch_with_several_records_is_read_once() -> None:
+    index, records = ShareIndex(), [_record("g", CHECKPOINT_SLOT), _record("h", CHECKPOINT_SLOT)]
+    for records_of, base in ((records, 4), ([_record("g", 0), _record("h", 0), _record("g", 1)], 9)):
+        index.add(state_batch(records_of, base, base)[1])
+    assert index.needed() == [4, 5, 9, 10, 11]
+    stored = {entry.name: entry.packed() for entry in index.entries()}
+    assert ShareIndex.load(stored).needed_batches() == index.needed_batches() == [4, 9]
+
+
+def _record(group_id: str, slot: int) -> IndexedRecord:
+    return IndexedRecord(ControlRecord(SHARE_DELTA, 0, b""), group_id, slot)
+
+
 def test_absent_and_earlier_entries_count_as_lost() -> None:
     index, earlier = filled(), ShareIndex()
     earlier.add(HISTORY[:4])
@@ -96,6 +116,7 @@ def test_absent_and_earlier_entries_count_as_lost() -> None:
     assert index.lost(index) == {}
     assert earlier.lost(index) == {}
     assert index.lost(earlier)["cg"] == HISTORY[4].packed()
+    assert index.lost(earlier, range(16, 19)).keys() == {"d2:g"}
 
 
 @pytest.mark.parametrize("stored", [b"\x09" + bytes(17), b"\x01", bytes(18)])

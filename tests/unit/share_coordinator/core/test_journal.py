@@ -12,6 +12,7 @@ from sharebroker_protocol.model import (
     StateBatch,
     StateNote,
 )
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import (
     Delete,
     DeleteTopicState,
@@ -20,7 +21,6 @@ from sharebroker_server.share_coordinator.core.commands import (
     ReadFailed,
     Write,
 )
-from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.journal import Journal
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
 from tests.testkit.tables import each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRu
 from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Inspect, Inspection
 from sharebroker_server.share_coordinator.service.inspection import inspect
 from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
+from sharebroker_server.share_coordinator.store.control_codec import MOST_DELTAS
 from tests.support.lease import Lease
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import Fault
@@ -171,6 +173,35 @@ async def test_stored_records_begin_at_the_newest_checkpoint(partition: Partitio
     shown = await inspect(partition.shard, KEY, partial(partition.states.stored, KEY))
     assert shown.consistent
     assert [(r.position, r.kind) for r in shown.records] == [(0, "checkpoint"), (4, "delta"), (5, "delta")]
+
+
+async def test_state_of_evicted_batches_that_the_store_lost_is_written_again(partition: Partition) -> None:
+    log = partition.log
+    await partition.shard.submit(write(batch(1, 1)))
+    earlier = deepcopy(partition.store._partitions)
+    await partition.shard.submit(write(batch(3, 3)))
+    await partition.shard.submit(write(batch(5, 5), key=OTHER))
+    await log.append(records(1))
+    log._state.hot_cache.drop_before(log.log_end_offset)
+    partition.store._partitions = earlier
+    end = log.log_end_offset
+    await log.recheck()
+    await eventually(lambda: log.log_end_offset == end + 2)
+    await partition.reopen()
+    assert (await partition.runs(), await partition.runs(OTHER)) == (
+        [batch(1, 1), batch(3, 3)],
+        [batch(5, 5)],
+    )
+
+
+async def test_a_group_has_few_entries_in_the_index(partition: Partition) -> None:
+    for offset in range(3 * MOST_DELTAS):
+        await partition.shard.submit(write(batch(2 * offset, 2 * offset)))
+    stored = ShareIndex.load(await partition.store.snapshots(NAME))
+    assert len([*stored.entries()]) == 2 + MOST_DELTAS
+    expected = await partition.runs()
+    await partition.reopen()
+    assert await partition.runs() == expected
 
 
 async def test_a_partition_without_state_here_has_no_shard(partition: Partition) -> None:
