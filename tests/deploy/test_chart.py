@@ -214,6 +214,7 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
         ("upstream.key=null", "'/upstream': missing property 'key'"),
         ("upstream.bootstrap=kafka://a:9092", "'/upstream/bootstrap'"),
         ("upstream.secret=a", "upstream.secret needs upstream.bootstrap"),
+        ("upstream.proxy=true", "upstream.proxy needs upstream.bootstrap"),
         (
             "upstream.bootstrap=a:9092,upstream.secret=b,"
             "roles.gateway.extraVolumes[0].name=upstream,roles.gateway.extraVolumes[0].hostPath.path=/tmp",

@@ -326,6 +326,8 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     base.catalog.add_access_observer(context.rechecks.repeat)
     base.drains.append(context.stop)
     base.observability.metrics.add(partial(gateway_families, context))
+    if base.settings.proxy and base.settings.roles.isdisjoint({GROUP_COORDINATOR, LEADER}):
+        _follow_upstream(base, None, stack)
     if base.kafka is not None:
         _open_kafka(base, base.kafka, context)
     reaper = SessionReaper(context)

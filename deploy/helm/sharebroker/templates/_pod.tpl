@@ -96,6 +96,9 @@ args:
   {{- if .secret }}
   - --upstream-config=/etc/sharebroker/upstream/{{ .key }}
   {{- end }}
+  {{- if and .proxy $kafka }}
+  - --proxy
+  {{- end }}
   {{- end }}
   {{- end }}
   {{- if include "sharebroker.tlsSecret" $root }}
