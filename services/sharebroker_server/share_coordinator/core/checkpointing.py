@@ -104,29 +104,29 @@ def change(
     failed: JournalUpdate | None = None,
 ) -> ShareDelta | ShareCheckpoint:
     """Returns the record of a write; `leader_epoch` and `failed` are to be stored."""
+    key, _, _, start_offset, count, batches, _, replaces = write
     index = _next_delta_index(state, rules)
     runs: Sequence[StateBatch] | None
-    if write.replaces:
-        start_offset, count = write.start_offset, write.delivery_complete_count
-        runs = combine((), write.state_batches, start_offset)
+    if replaces:
+        runs = combine((), batches, start_offset)
     else:
-        start_offset, count = _advance(state, write)
-        runs = _runs_to_checkpoint(state, write.state_batches, start_offset, index, rules)
+        start_offset, count = _advance(state, start_offset, count)
+        runs = _runs_to_checkpoint(state, batches, start_offset, index, rules)
     now_ms = int(now * 1000)
     if runs is None:
         return ShareDelta(
-            write.key,
+            key,
             index,
             state.checkpoint_epoch,
             -1 if leader_epoch == state.leader_epoch else leader_epoch,
             -1 if start_offset == state.start_offset else start_offset,
             count,
-            write.state_batches,
+            batches,
             now_ms,
             failed,
         )
     return ShareCheckpoint(
-        write.key,
+        key,
         _next_epoch(state),
         state.state_epoch,
         leader_epoch,
@@ -140,14 +140,14 @@ def change(
     )
 
 
-def _advance(state: ShareState, write: Write) -> tuple[int, int]:
+def _advance(state: ShareState, start_offset: int, count: int) -> tuple[int, int]:
     """Returns start offset and delivery complete count; a delayed write lowers neither (Kafka 4.4)."""
-    start_offset, count = write.start_offset, write.delivery_complete_count
-    if start_offset > state.start_offset:
+    stored = state.start_offset
+    if start_offset > stored:
         return start_offset, count
-    if start_offset in (-1, state.start_offset):
-        return state.start_offset, max(count, state.delivery_complete_count)
-    return state.start_offset, state.delivery_complete_count
+    if start_offset in (-1, stored):
+        return stored, max(count, state.delivery_complete_count)
+    return stored, state.delivery_complete_count
 
 
 def _runs_to_checkpoint(

@@ -215,18 +215,20 @@ class ShareState:
     @classmethod
     def of(cls, checkpoint: ShareCheckpoint, position: int, last_delta_index: int) -> ShareState:
         """Returns the state of a checkpoint at `position`; indices continue after `last_delta_index`."""
+        _, epoch, state_epoch, leader_epoch, start_offset, count, created, written, runs, _, kept = checkpoint
         return cls(
-            checkpoint.state_epoch,
-            checkpoint.leader_epoch,
-            checkpoint.start_offset,
-            checkpoint.delivery_complete_count,
-            list(checkpoint.state_batches),
-            checkpoint.checkpoint_epoch,
+            state_epoch,
+            leader_epoch,
+            start_offset,
+            count,
+            list(runs),
+            epoch,
             position,
-            checkpoint.create_timestamp_ms,
-            checkpoint.write_timestamp_ms,
+            created,
+            written,
             last_delta_index,
-            kept_since=checkpoint.kept_since,
+            [],
+            kept,
         )
 
     @property
