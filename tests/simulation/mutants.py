@@ -258,8 +258,8 @@ def late_timer(self: ShareGroupPartition, deadline: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(deadline - clock.now() + PEACE / 2, self._fire)
 
 
-def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
-    return max(write.start_offset, 0), write.delivery_complete_count
+def as_it_came(state: ShareState, start_offset: int, count: int) -> tuple[int, int]:
+    return max(start_offset, 0), count
 
 
 def side_by_side(

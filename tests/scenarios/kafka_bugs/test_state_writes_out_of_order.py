@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
 from sharebroker_server.share_coordinator.core import checkpointing
-from sharebroker_server.share_coordinator.core.commands import Write
 from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.scenarios.kafka_bugs.safeguards import KEY, fails_without
 from tests.unit.share_partition_leader.harness import Harness
@@ -40,8 +39,8 @@ async def assert_higher_start_offset_drops_lower_states(harness: Harness) -> Non
     assert (await harness.share_partition()).core.start_offset == 5
 
 
-def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
-    return write.start_offset, write.delivery_complete_count
+def as_it_came(state: ShareState, start_offset: int, count: int) -> tuple[int, int]:
+    return start_offset, count
 
 
 async def test_count_of_finished_records_does_not_decrease(harness: Harness) -> None:
