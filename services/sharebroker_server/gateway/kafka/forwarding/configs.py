@@ -68,7 +68,7 @@ async def forward(
     if listed.of_controller:
         response = await upstream.at_controller(key, call, request, wait)
     else:
-        response = await upstream.send(await upstream.any_broker(), key, call, request, wait)
+        response = await upstream.at_any(key, call, request, wait)
     return response, in_order(map(listed.key, items), getattr(response, listed.results), listed.key)
 
 

@@ -139,7 +139,6 @@ async def handle_keyed(keyed: KeyedApi, upstream: Upstream, call: Call[Any]) -> 
     of_parts = [
         place for topic, place in zip(call.request.topics, places, strict=True) for _ in topic.partitions
     ]
-    errors = iter([place for place in of_parts if isinstance(place, KafkaError)])
     parts = split(shape, call.request, [place if isinstance(place, str) else "" for place in of_parts])
     responses: list[Any] = []
     if _HERE in parts:
@@ -147,16 +146,23 @@ async def handle_keyed(keyed: KeyedApi, upstream: Upstream, call: Call[Any]) -> 
         responses.append(await keyed.api.handle(replace(call, request=_of_no_member(parts[_HERE]))))
     if _THERE in parts:
         responses.append(await _forward(keyed, upstream, call, parts[_THERE]))
-    refusal = cast("Refusal[Any]", keyed.api.refuse)
+    failed = next((one for one in responses if getattr(one, "error_code", 0)), None)
+    if failed is not None:  # a response to a whole request that failed has no topics
+        return failed
+    errors = {
+        id(part): place
+        for (_, part), place in zip(shape.parts(call.request), of_parts, strict=True)
+        if isinstance(place, KafkaError)
+    }
+    refusal, missing = cast("Refusal[Any]", keyed.api.refuse), KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     topics = merge(
-        shape, call.request, responses, lambda part: refusal.item("topics.partitions", part, next(errors))
+        shape,
+        call.request,
+        responses,
+        lambda part: refusal.item("topics.partitions", part, errors.get(id(part), missing)),
     )
     throttled = max((one.throttle_time_ms for one in responses), default=0)
-    code = max((getattr(one, "error_code", 0) for one in responses), default=0)
-    made = keyed.response(topics=topics, throttle_time_ms=throttled)
-    if code:
-        made.error_code = code
-    return made
+    return keyed.response(topics=topics, throttle_time_ms=throttled)
 
 
 def _place(keyed: KeyedApi, call: Call[Any], topic: Any) -> str | KafkaError:
@@ -207,7 +213,7 @@ async def handle_init_producer_id(
     key, transactional_id = init_producer_id.API.key, call.request.transactional_id
     found: messages.InitProducerIdResponse
     if transactional_id is None:
-        found = await upstream.send(await upstream.any_broker(), key, call, call.request)
+        found = await upstream.at_any(key, call, call.request)
     else:
         found = await upstream.at_coordinator(TRANSACTION, transactional_id, key, call, call.request)
     return found

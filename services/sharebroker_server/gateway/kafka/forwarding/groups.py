@@ -151,7 +151,8 @@ async def handle_list(
 
     The cluster's groups are divided among the brokers of this one, so that each group is listed once.
     """
-    await upstream.any_broker()
+    if not upstream.client.metadata.brokers:
+        await upstream.client.refresh([])
     own = await list_groups.handle(call)
     key, nodes = list_groups.API.key, sorted(upstream.client.metadata.brokers)
     answers = await call.gateway.turns.gather(

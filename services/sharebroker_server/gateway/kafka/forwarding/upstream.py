@@ -7,10 +7,10 @@ at a time, so that no client waits for the long poll of another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
@@ -18,8 +18,10 @@ from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.kafka_client.cluster import ClusterClient
 from sharebroker_server.kafka_client.connection import BrokerConnection
 from sharebroker_server.kafka_client.core.apis import FIND_COORDINATOR, ClientApi, Versions
-from sharebroker_server.kafka_wire.messages import FindCoordinatorRequest
+from sharebroker_server.kafka_wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 from sharebroker_server.kafka_wire.schema import Message, api_schema
+
+T = TypeVar("T")
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -29,7 +31,11 @@ MAX_COORDINATORS: Final = 10_000
 """Coordinators that are remembered; beyond them all are looked up again."""
 
 CONNECT_SECONDS: Final = 10.0
-"""Longest wait for a connection, or for the versions of the brokers."""
+"""Longest wait for a connection."""
+
+VERSIONS_SECONDS: Final = 60.0
+VERSIONS_WAIT: Final = 2.0
+"""Seconds for which the versions of the brokers are valid, and the longest wait for those of one."""
 
 _NOT_CONTROLLER: Final = 41
 
@@ -54,6 +60,8 @@ class Upstream:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._versions: dict[int, Versions] = {}
         self._asking = asyncio.Lock()
+        self._asked: set[int] = set()
+        self._ask_again = 0.0
 
     async def send(
         self, node_id: int, api_key: int, call: Call[Any], request: Message, wait: float = 0.0
@@ -71,11 +79,23 @@ class Upstream:
                 connection.retire()  # the broker reads nothing from it for that time; the client pauses
             return response
 
-    async def any_broker(self) -> int:
-        """Returns a broker. Raises KafkaError if the cluster is not known."""
+    async def at_any(self, api_key: int, call: Call[Any], request: Message, wait: float = 0.0) -> Any:
+        """Returns the response of the first broker that can be reached. Raises KafkaError as `send`."""
+        return await self._first(lambda node_id: self.send(node_id, api_key, call, request, wait))
+
+    async def _first(self, ask: Callable[[int], Awaitable[T]]) -> T:
+        """Returns the result of `ask` for the first broker that can be reached."""
         if not self.client.metadata.brokers:
             await self.client.refresh([])
-        return min(self.client.metadata.brokers, default=-1)
+        failure = KafkaError(ErrorCode.NETWORK_EXCEPTION, "The Kafka cluster has no brokers.")
+        for node_id in sorted(self.client.metadata.brokers):
+            try:
+                return await ask(node_id)
+            except KafkaError as error:
+                if error.code is not ErrorCode.NETWORK_EXCEPTION:
+                    raise
+                failure = error
+        raise failure
 
     async def controller(self) -> int:
         """Returns the broker that changes topics. Raises KafkaError if the cluster is not known."""
@@ -115,7 +135,7 @@ class Upstream:
     async def versions(self) -> Collection[Versions]:
         """Returns the versions of the brokers, of those that can be reached.
 
-        They are requested again after a change of the brokers.
+        They are looked up again after a change of the brokers, and after VERSIONS_SECONDS.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION if no broker can be reached.
@@ -123,8 +143,9 @@ class Upstream:
         async with self._asking:
             if not self.client.metadata.brokers:
                 await self.client.refresh([])
-            nodes = set(self.client.metadata.brokers)
-            if set(self._versions) != nodes:
+            nodes, now = set(self.client.metadata.brokers), asyncio.get_running_loop().time()
+            if nodes != self._asked or not self._versions or now >= self._ask_again:
+                self._asked, self._ask_again = nodes, now + VERSIONS_SECONDS
                 asked = await asyncio.gather(*map(self._versions_of, nodes))
                 known = dict(zip(nodes, asked, strict=True))
                 self._versions = {node: found for node, found in known.items() if found is not None}
@@ -139,7 +160,7 @@ class Upstream:
 
     async def _versions_of(self, node_id: int) -> Versions | None:
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(VERSIONS_WAIT):
                 return (await self.client.connection(node_id)).versions
         except (KafkaError, TimeoutError):
             return None
@@ -148,8 +169,12 @@ class Upstream:
         known = self._coordinators.get((kind, key))
         if known is not None and known in self.client.metadata.brokers:
             return known
-        connection = await self.client.connection(await self.any_broker())
-        found = await connection.request(FIND_COORDINATOR, FindCoordinatorRequest(key=key, key_type=kind))
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+
+        async def ask(node_id: int) -> FindCoordinatorResponse:
+            return await (await self.client.connection(node_id)).request(FIND_COORDINATOR, request)
+
+        found = await self._first(ask)
         if found.error_code:
             raise KafkaError(known_code(found.error_code), found.error_message or "")
         if found.node_id not in self.client.metadata.brokers:

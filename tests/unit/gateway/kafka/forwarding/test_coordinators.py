@@ -243,3 +243,15 @@ async def test_any_broker_gives_a_producer_id(
     response = await harness.call(4, request, messages.InitProducerIdResponse)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert len(upstream.sent) == 1
+
+
+async def test_a_request_that_fails_as_a_whole_has_the_error_of_the_coordinator(
+    harness: Harness, upstream: FakeUpstream
+) -> None:
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+    upstream.reply = lambda *_: messages.OffsetDeleteResponse(error_code=code)
+    part = messages.OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
+    topic = messages.OffsetDeleteRequest.OffsetDeleteRequestTopic(name=TOPIC.name, partitions=[part])
+    request = messages.OffsetDeleteRequest(group_id="g", topics=[topic])
+    response = await harness.call(0, request, messages.OffsetDeleteResponse)
+    assert (response.error_code, list(response.topics)) == (code, [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -146,6 +147,31 @@ async def test_versions_of_every_broker_are_requested_once(made: Made) -> None:
     await upstream.versions()
     assert brokers.connections == used
     assert upstream.features == {}
+
+
+async def test_any_broker_that_can_be_reached_serves_a_request(made: Made) -> None:
+    brokers, upstream, call = made
+    await upstream.client.refresh([])
+    first = upstream.client.metadata.brokers[0]
+    closed = {**upstream.client.metadata.brokers, 0: first._replace(port=1)}
+    upstream.client.metadata = replace(upstream.client.metadata, brokers=closed)
+    assert (await upstream.at_any(HEARTBEAT, call, call.request)).error_code == 0
+    assert len(brokers.beats(1)) == 1
+
+
+async def test_a_broker_that_is_down_does_not_delay_further_clients(made: Made) -> None:
+    brokers, upstream, _ = made
+    await upstream.client.refresh([])
+    first = upstream.client.metadata.brokers[0]
+    down = {**upstream.client.metadata.brokers, 2: first._replace(node_id=2, port=1)}
+    upstream.client.metadata = replace(upstream.client.metadata, brokers=down)
+    assert len(await upstream.versions()) == 2
+    used = brokers.connections
+    assert len(await upstream.versions()) == 2
+    assert brokers.connections == used
+    upstream._ask_again = 0.0
+    brokers.brokers[0].offered[HEARTBEAT] = (0, 2)
+    assert len(await upstream.versions()) == 2
 
 
 async def test_versions_are_an_error_without_a_broker() -> None:
