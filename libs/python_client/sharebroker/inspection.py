@@ -70,7 +70,7 @@ class StoredState:
     shard: int = 0
     """The number of the shard."""
     stream: str = ""
-    """The key of the shard's stream in Redis."""
+    """The key of the shard's stream in Redis, or of the partition's log."""
     records: tuple[StoredStateRecord, ...] = ()
     """The latest checkpoint and the deltas after it, in log order."""
     folded: StoredStateRecord | None = None
@@ -79,6 +79,10 @@ class StoredState:
     """The state in the memory of the share coordinator; None if there is none."""
     consistent: bool = False
     """Whether the state in memory equals the replayed one."""
+    share_checkpoint_offset: int | None = None
+    """The offset of the latest checkpoint; None unless the state is in the topic's log."""
+    earliest_share_offset: int | None = None
+    """The lowest such offset of all groups; None unless the state is in the topic's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,8 @@ def stored_state(response: state.InspectShareGroupStateResponse) -> StoredState:
         _record(response.folded) if response.HasField("folded") else None,
         _record(response.live) if response.HasField("live") else None,
         response.consistent,
+        response.share_checkpoint_offset if response.HasField("share_checkpoint_offset") else None,
+        response.earliest_share_offset if response.HasField("earliest_share_offset") else None,
     )
 
 

@@ -51,6 +51,13 @@ class TopicConfig:
         "Where the state of share groups is stored: by the share coordinator, or in the log of each "
         "partition (preview); set when the topic is created (not in Kafka).",
     )
+    share_state_log_bytes: int = integer(
+        64 << 20,
+        1 << 20,
+        LONG_MAX,
+        "With share.state.storage=log: a group whose newest checkpoint is more bytes before the log end gets "
+        "another one, so that it does not keep old records of the log (not in Kafka).",
+    )
     message_dedup_window_ms: int = integer(
         0,
         0,

@@ -82,7 +82,7 @@ from sharebroker_server.record_log.core.batch import (
 from sharebroker_server.record_log.core.log_state import LogState, select_batches
 from sharebroker_server.record_log.core.message_ids import MAX_MESSAGE_IDS
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.record_log.core.retention import disposable_before
+from sharebroker_server.record_log.core.retention import disposable_before, oversized_before
 from sharebroker_server.record_log.core.schedules import MAX_RANGES, check_not_due
 from sharebroker_server.record_log.core.share_control import ControlRecord, control_records
 from sharebroker_server.record_log.core.share_index import IndexedRecord
@@ -194,6 +194,11 @@ class PartitionLog:
     def records_end_offset(self) -> int:
         """The offset after the last batch for readers: the high watermark, since only durable ones count."""
         return self._state.records_end_offset
+
+    @property
+    def earliest_share_offset(self) -> int | None:
+        """The offset of the oldest control record that the state of share groups needs; None without one."""
+        return self.transactions.share.earliest()
 
     @property
     def leads(self) -> bool:
@@ -458,6 +463,21 @@ class PartitionLog:
         before = disposable_before(self._state, self.settings.retention, int(now * 1000), consumed_up_to)
         # State after the last record remains: each pass would write it again to delete the former one.
         return await self._trim(min(before, self.records_end_offset))
+
+    async def renew_state(self) -> None:
+        """Checkpoints the groups whose newest checkpoint is more than `state_lag_bytes` before the log end.
+
+        A group that is not used does not keep older records of the log.
+
+        Raises:
+            KafkaError: as `append`.
+        """
+        earliest, state = self.earliest_share_offset, self._state
+        if earliest is None or self.checkpoint_state is None:
+            return
+        before = oversized_before(state.index.segments(), state.hot_cache, self.settings.state_lag_bytes)
+        if earliest < before:
+            await self.checkpoint_state(self.transactions.share.groups_before(before))
 
     async def expire_producers(self, before_ms: int) -> int:
         """Removes producers whose last write was before `before_ms`; returns their number.

@@ -67,7 +67,7 @@ class LogSettings:
 
     `log_append_time` is message.timestamp.type=LogAppendTime. `dedup_window_ms` is message.dedup.window.ms,
     0 for none. `delivery` limits delivery times; None: the topic ignores them. `max_pending_bytes` limits the
-    append queue, `max_group_bytes` one write to the store.
+    append queue, `max_group_bytes` one write to the store. `state_lag_bytes` is share.state.log.bytes.
     """
 
     max_message_bytes: int = 1_048_588
@@ -79,6 +79,7 @@ class LogSettings:
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     max_pending_bytes: int = 32 << 20
     max_group_bytes: int = 4 << 20
+    state_lag_bytes: int = 64 << 20
 
     @classmethod
     def of_topic(cls, topic: TopicConfig) -> LogSettings:
@@ -97,6 +98,7 @@ class LogSettings:
             ),
             dedup_window_ms=topic.message_dedup_window_ms,
             delivery=delivery_limits(topic),
+            state_lag_bytes=topic.share_state_log_bytes,
         )
 
     def record_headers(self) -> RecordHeaders | None:

@@ -245,6 +245,27 @@ async def test_retention_moves_state_once(log: PartitionLog) -> None:
     assert asked == [["g", "h"]]
 
 
+async def test_state_far_from_the_log_end_is_renewed_once(harness: Harness) -> None:
+    log = await harness.open(settings=LogSettings(state_lag_bytes=3 * len(batch(9))))
+    await log.append_state([checkpoint(), checkpoint("h")])
+    asked: list[list[str]] = []
+
+    async def write(groups: Iterable[str]) -> None:
+        asked.append([*groups])
+        await log.append_state([checkpoint(name) for name in asked[-1]])
+
+    log.checkpoint_state = write
+    for _ in range(3):
+        await log.renew_state()
+        await log.append(batch(9))
+    await log.append_state([checkpoint("h")])
+    assert (asked, log.earliest_share_offset) == ([], 0)
+    for _ in range(3):
+        await log.renew_state()
+    assert asked == [["g"]]
+    assert [log.transactions.share.checkpoint_offset(name) for name in "gh"] == [30, 29]
+
+
 async def test_a_deleted_group_keeps_nothing_and_leaves_no_name(harness: Harness, log: PartitionLog) -> None:
     await mixed(log)
     await log.append_state([checkpoint("g", deleted=True), checkpoint("h", deleted=True)])

@@ -234,10 +234,11 @@ class Harness:
         start: int = 0,
         name: str = NAME,
         topic_id: str = TOPIC,
+        configs: dict[str, str] | None = None,
     ) -> None:
         """A topic whose share state is initialised for a group."""
         self.topic_id = topic_id
-        topic = Topic(topic_id, name, partitions, upstream=self.upstream is not None)
+        topic = Topic(topic_id, name, partitions, configs or {}, upstream=self.upstream is not None)
         await self.append_to_catalog(TopicRecord(topic))
         for index in range(partitions):
             await self.initialize(index, group=group, start=start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
@@ -21,6 +21,9 @@ from sharebroker_server.share_coordinator.core.state import (
 )
 from sharebroker_server.share_coordinator.service.messages import log_record, state_record
 from sharebroker_server.stream_log.port import LogUnavailable
+
+if TYPE_CHECKING:
+    from sharebroker_server.record_log.core.share_index import ShareIndex
 
 Shard = ShardRuntime[Command, ShareRecord, Reply]
 Entries = list[tuple[int, ShareRecord]]
@@ -53,6 +56,13 @@ async def inspect(
         folded=None if replayed is None else state_record(replayed),
         consistent=replayed == live.state,
         live=None if live.state is None else state_record(live.state),
+    )
+
+
+def checkpoint_offsets(index: ShareIndex, group_id: str) -> pb.InspectShareGroupStateResponse:
+    """Returns the offsets of the group's newest checkpoint and of the lowest one; absent without state."""
+    return pb.InspectShareGroupStateResponse(
+        share_checkpoint_offset=index.checkpoint_offset(group_id), earliest_share_offset=index.earliest()
     )
 
 

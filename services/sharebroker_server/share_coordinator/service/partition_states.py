@@ -22,6 +22,7 @@ from sharebroker_server.share_coordinator.store.control_codec import MOST_DELTAS
 from sharebroker_server.share_coordinator.store.control_format import decode
 
 if TYPE_CHECKING:
+    from sharebroker_server.record_log.core.share_index import ShareIndex
     from sharebroker_server.record_log.partition_log import PartitionLog
 
 StateShard = ShardRuntime[c.Command, ShareRecord, c.Reply]
@@ -86,6 +87,11 @@ class PartitionStates:
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{resource} has no share state in this process.")
         return shard
+
+    def index(self, resource: str) -> ShareIndex:
+        """Returns where the log of a led partition has the state. Raises NOT_COORDINATOR."""
+        self.shard(resource)
+        return self._logs[resource].transactions.share
 
     async def stored(self, key: SharePartitionKey) -> list[tuple[int, ShareRecord]]:
         """Returns the stored records of a share-partition from its newest checkpoint on, with their offsets.

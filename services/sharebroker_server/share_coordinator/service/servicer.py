@@ -14,7 +14,7 @@ from sharebroker_server.aio import Turns
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.shard_topic.reading import fetch, find_offset
 from sharebroker_server.share_coordinator.core import commands as c
-from sharebroker_server.share_coordinator.service.inspection import inspect
+from sharebroker_server.share_coordinator.service.inspection import checkpoint_offsets, inspect
 from sharebroker_server.share_coordinator.service.messages import (
     FAILED_REPLY,
     INITIALIZE,
@@ -129,6 +129,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         if self.states.has_topic(key.topic_id):
             shard = await self.states.claimed(key.topic_id, key.partition)
             response = await inspect(shard, key, partial(self.states.stored, key))
+            response.MergeFrom(checkpoint_offsets(self.states.index(shard.shard), key.group_id))
         else:
             shard = self._host.shard(index)
             response = await inspect(shard, key)

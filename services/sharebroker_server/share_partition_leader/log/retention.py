@@ -64,6 +64,7 @@ class RetentionTask:
             if consumed is not None or not partition.own_log.settings.retention.consumed:
                 await self._apply_to(partition, consumed or {})
             await self._expire_producers(partition)
+            await self._renew_state(partition)
 
     async def _expire_producers(self, led: LedPartition) -> None:
         """Expires producers and letter notes unused for `producer.id.expiration.ms`, and past schedules."""
@@ -74,6 +75,13 @@ class RetentionTask:
             await led.own_log.forget_schedules()
         except KafkaError as error:
             _log.info("producer expiration postponed", log=led.log.partition, reason=str(error))
+
+    async def _renew_state(self, led: LedPartition) -> None:
+        """Checkpoints share groups whose newest checkpoint is far from the log end, if the log has them."""
+        try:
+            await led.own_log.renew_state()
+        except KafkaError as error:
+            _log.info("checkpoints of share groups postponed", log=led.log.partition, reason=str(error))
 
     async def _apply_to(self, led: LedPartition, consumed: Mapping[TopicIdPartition, int]) -> None:
         topic, partition = led.topic, led.partition

@@ -5,11 +5,12 @@ Counters have the labels group and topic; gauges also have the partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from sharebroker_protocol.model import AckType
-from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 from sharebroker_server.telemetry.metrics import (
     OTHER,
     YIELD,
@@ -157,6 +158,7 @@ class LeaderMetrics:
                 for item in led[: self._most()]
             ]
             yield gauge(f"sharebroker_log_{name}", help_, samples)
+        yield from self._share_state(led[: self._most()])
         for name, attribute, help_ in _LOG_COUNTERS:
             samples = [
                 (("topic", item.topic.name, "partition", str(item.partition)), getattr(item.log, attribute))
@@ -164,6 +166,28 @@ class LeaderMetrics:
                 if not item.topic.upstream
             ]
             yield counter(f"sharebroker_log_{name}_total", help_, samples)
+
+    def _share_state(self, led: Sequence[LedPartition]) -> Iterator[Family]:
+        """The offsets of the share state that the topics' own logs have."""
+        earliest: dict[tuple[str, ...], float] = {}
+        newest: dict[tuple[str, ...], float] = {}
+        for item in led:
+            offsets = item.own_log.transactions.share.checkpoint_offsets() if item.topic.state_in_log else {}
+            place = ("topic", item.topic.name, "partition", str(item.partition))
+            if offsets:
+                earliest[place] = min(offsets.values())
+            for group_id, offset in islice(offsets.items(), max(0, self._most() - len(newest))):
+                newest["group", group_id, *place] = offset
+        yield gauge(
+            "sharebroker_log_earliest_share_offset",
+            "Lowest offset of the newest checkpoints of all share groups (Earliest Share Offset).",
+            earliest.items(),
+        )
+        yield gauge(
+            "sharebroker_share_partition_checkpoint_offset",
+            "Offset of a share group's newest checkpoint in the log (Share Checkpoint Offset).",
+            newest.items(),
+        )
 
 
 def _labels(group_id: str, topic: str) -> tuple[str, ...]:

@@ -20,8 +20,14 @@ from sharebroker_server.record_log.core.share_index import ShareIndex
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Inspect, Inspection
-from sharebroker_server.share_coordinator.service.inspection import inspect
+from sharebroker_server.share_coordinator.core.commands import (
+    CheckpointStates,
+    Delete,
+    Initialize,
+    Inspect,
+    Inspection,
+)
+from sharebroker_server.share_coordinator.service.inspection import checkpoint_offsets, inspect
 from sharebroker_server.share_coordinator.service.partition_states import PartitionStates
 from sharebroker_server.share_coordinator.store.control_codec import MOST_DELTAS
 from tests.support.lease import Lease
@@ -202,6 +208,15 @@ async def test_a_group_has_few_entries_in_the_index(partition: Partition) -> Non
     expected = await partition.runs()
     await partition.reopen()
     assert await partition.runs() == expected
+
+
+async def test_the_newest_and_the_earliest_checkpoints_are_shown(partition: Partition) -> None:
+    await partition.shard.submit(CheckpointStates((KEY,)))
+    shown = checkpoint_offsets(partition.states.index(NAME), KEY.group_id)
+    assert (shown.share_checkpoint_offset, shown.earliest_share_offset) == (2, 1)
+    missing = checkpoint_offsets(ShareIndex(), KEY.group_id)
+    assert not missing.HasField("share_checkpoint_offset")
+    assert not missing.HasField("earliest_share_offset")
 
 
 async def test_a_partition_without_state_here_has_no_shard(partition: Partition) -> None:

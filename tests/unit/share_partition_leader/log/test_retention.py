@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
@@ -165,6 +166,20 @@ async def test_idle_producers_are_removed() -> None:
         with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 + 1):
             await task.apply()
         assert not log.transactions.producers
+
+
+async def test_state_in_the_log_is_renewed_far_from_the_end() -> None:
+    async with started() as harness:
+        await harness.create_topic(configs={"share.state.storage": "log"})
+        await harness.publish(3)
+        log = (await harness.leadership.led(TOPIC, 0)).own_log
+        log.settings = replace(log.settings, retention=Retention(retention_ms=-1))
+        task = RetentionTask(harness.leadership, router(), 300)
+        await task.apply()
+        assert log.earliest_share_offset == 0
+        log.settings = replace(log.settings, state_lag_bytes=1)
+        await task.apply()
+        assert (log.earliest_share_offset, log.records_end_offset) == (4, 4)
 
 
 class Coordinator:

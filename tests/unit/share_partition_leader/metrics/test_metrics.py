@@ -52,6 +52,18 @@ async def test_scheduled_and_recalled_records_are_counted(harness: Harness) -> N
     assert f"sharebroker_log_recalled_records_total{labels} 1\n" in exposed
 
 
+async def test_offsets_of_checkpoints_in_the_log_of_a_topic(harness: Harness) -> None:
+    place = ("topic", "in-log", "partition", "0")
+    await harness.create_topic(name="in-log", topic_id="L" * 22, configs={"share.state.storage": "log"})
+    await harness.initialize(group="h")
+    found = samples(harness)
+    assert found["log_earliest_share_offset", place] == 0
+    assert found["share_partition_checkpoint_offset", ("group", "g", *place)] == 0
+    assert found["share_partition_checkpoint_offset", ("group", "h", *place)] == 1
+    assert len([name for name, _ in found if name == "share_partition_checkpoint_offset"]) == 2
+    assert len([name for name, _ in samples(harness, limit=1) if name.endswith("checkpoint_offset")]) <= 1
+
+
 async def test_share_partitions_beyond_the_limit_share_one_row(harness: Harness) -> None:
     await harness.initialize(group="other")
     for group in ("g", "other"):

@@ -1025,11 +1025,17 @@ class InspectShareGroupStateResponse(_message.Message):
     FOLDED_FIELD_NUMBER: _builtins.int
     CONSISTENT_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
+    SHARE_CHECKPOINT_OFFSET_FIELD_NUMBER: _builtins.int
+    EARLIEST_SHARE_OFFSET_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     stream: _builtins.str
     """The key of the stream in Redis."""
     consistent: _builtins.bool
     """Whether the state in memory equals the replayed one."""
+    share_checkpoint_offset: _builtins.int
+    """With the state in the topic's log: the offset of the latest checkpoint (Share Checkpoint Offset)."""
+    earliest_share_offset: _builtins.int
+    """The lowest Share Checkpoint Offset of all groups in the partition."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectShareGroupStateResponse.LogRecord]:
         """The latest checkpoint and the deltas after it, in log order."""
@@ -1051,12 +1057,21 @@ class InspectShareGroupStateResponse(_message.Message):
         folded: Global___InspectShareGroupStateResponse.LogRecord | None = ...,
         consistent: _builtins.bool = ...,
         live: Global___InspectShareGroupStateResponse.LogRecord | None = ...,
+        share_checkpoint_offset: _builtins.int | None = ...,
+        earliest_share_offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["folded", b"folded", "live", b"live"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_earliest_share_offset", b"_earliest_share_offset", "_share_checkpoint_offset", b"_share_checkpoint_offset", "earliest_share_offset", b"earliest_share_offset", "folded", b"folded", "live", b"live", "share_checkpoint_offset", b"share_checkpoint_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistent", b"consistent", "folded", b"folded", "live", b"live", "records", b"records", "shard", b"shard", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_earliest_share_offset", b"_earliest_share_offset", "_share_checkpoint_offset", b"_share_checkpoint_offset", "consistent", b"consistent", "earliest_share_offset", b"earliest_share_offset", "folded", b"folded", "live", b"live", "records", b"records", "shard", b"shard", "share_checkpoint_offset", b"share_checkpoint_offset", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__earliest_share_offset: _TypeAlias = _typing.Literal["earliest_share_offset"]  # noqa: Y015
+    _WhichOneofArgType__earliest_share_offset: _TypeAlias = _typing.Literal["_earliest_share_offset", b"_earliest_share_offset"]  # noqa: Y015
+    _WhichOneofReturnType__share_checkpoint_offset: _TypeAlias = _typing.Literal["share_checkpoint_offset"]  # noqa: Y015
+    _WhichOneofArgType__share_checkpoint_offset: _TypeAlias = _typing.Literal["_share_checkpoint_offset", b"_share_checkpoint_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__earliest_share_offset) -> _WhichOneofReturnType__earliest_share_offset | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__share_checkpoint_offset) -> _WhichOneofReturnType__share_checkpoint_offset | None: ...
 
 Global___InspectShareGroupStateResponse: _TypeAlias = InspectShareGroupStateResponse  # noqa: Y015
 

@@ -62,6 +62,8 @@ def state_document(response: StoredState) -> dict[str, Any]:
         "records": [record_row(record) for record in response.records],
         "folded": None if response.folded is None else record_row(response.folded),
         "consistent": response.consistent,
+        "share_checkpoint_offset": response.share_checkpoint_offset,
+        "earliest_share_offset": response.earliest_share_offset,
     }
 
 
@@ -98,9 +100,15 @@ def side_by_side(response: StoredState) -> Stack:
     log = table(rows, _LOG, title="In the log")
     folded = table(_facts(document["folded"]), (Column("", "name"), Column("", "value")), title="Replayed")
     agreement = "agrees" if response.consistent else "DOES NOT AGREE"
+    place = f"shard {response.shard}"
+    if response.share_checkpoint_offset is not None:
+        place = (
+            f"Share Checkpoint Offset {response.share_checkpoint_offset}, "
+            f"Earliest Share Offset {response.earliest_share_offset}"
+        )
     return Stack(
         Columns([Padding(log, (0, 4, 0, 0)), folded]),
-        f"\nStream {response.stream} (shard {response.shard}); the coordinator's live state {agreement}.",
+        f"\nStream {response.stream} ({place}); the coordinator's live state {agreement}.",
     )
 
 

@@ -55,6 +55,14 @@ def test_state_is_shown_side_by_side() -> None:
     assert "Stream s:log (shard 7); the coordinator's live state agrees." in shown
 
 
+def test_offsets_of_state_in_the_log_of_a_topic_are_shown() -> None:
+    response = replace(inspected(), share_checkpoint_offset=120, earliest_share_offset=90)
+    console = Console(file=io.StringIO(), width=160)
+    console.print(side_by_side(response))
+    assert isinstance(console.file, io.StringIO)
+    assert "Stream s:log (Share Checkpoint Offset 120, Earliest Share Offset 90);" in console.file.getvalue()
+
+
 def test_missing_or_inconsistent_state_is_shown() -> None:
     response = replace(inspected(), folded=None, consistent=False)
     console = Console(file=io.StringIO(), width=160)
