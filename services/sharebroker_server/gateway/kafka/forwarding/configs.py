@@ -7,15 +7,14 @@ errors of those without a right.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import ResourceType, Topic
 from sharebroker_server.gateway.kafka.api import alter_configs, describe_configs, incremental_alter_configs
 from sharebroker_server.gateway.kafka.call import Api, Call
-from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, replaced
+from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, in_order, replaced
 from sharebroker_server.gateway.kafka.forwarding.upstream import Upstream
 from sharebroker_server.kafka_wire import messages
 from sharebroker_server.kafka_wire.schema import Message, api_schema
@@ -75,17 +74,6 @@ async def forward(
 async def serve_here(listed: ListedApi, call: Call[Any], items: Sequence[Any]) -> Any:
     """Returns this broker's response to some items of a request."""
     return await listed.api.handle(replace(call, request=replaced(call.request, **{listed.items: items})))
-
-
-def in_order(keys: Iterable[Any], results: Iterable[Any], key: Callable[[Any], Any]) -> list[Any]:
-    """Returns the results in the order of the keys. Raises UNKNOWN_SERVER_ERROR if one is missing."""
-    found = {key(result): result for result in results}
-    try:
-        return [found[one] for one in keys]
-    except KeyError as missing:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"The Kafka cluster returned no result for {missing}."
-        ) from None
 
 
 def upstream_topic(call: Call[Any], name: str, topic_id: str = "") -> Topic | None:

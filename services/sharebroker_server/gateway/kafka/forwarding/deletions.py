@@ -10,8 +10,8 @@ from typing import Any
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.kafka.api import delete_topics
 from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.forwarding.configs import in_order, upstream_topic
-from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, replaced
+from sharebroker_server.gateway.kafka.forwarding.configs import upstream_topic
+from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, in_order, replaced
 from sharebroker_server.gateway.kafka.forwarding.upstream import Upstream
 from sharebroker_server.gateway.kafka.forwarding.visibility import until_visible
 from sharebroker_server.kafka_wire import messages
@@ -33,13 +33,11 @@ async def handle_delete(upstream: Upstream, call: Call[Any]) -> messages.DeleteT
             delete_topics.API.key, call, request, max(request.timeout_ms, 0) / 1000
         )
     by_id = any(topic.topic_id for topic in forwarded)
-    results = [
-        *in_order(
-            (topic.topic_id if by_id else topic.name for topic in forwarded),
-            response.responses,
-            lambda result: result.topic_id if by_id else result.name,
-        )
-    ]
+    results = in_order(
+        (topic.topic_id if by_id else topic.name for topic in forwarded),
+        response.responses,
+        lambda result: result.topic_id if by_id else result.name,
+    )
     gone = set()
     for topic, known, result in zip(forwarded, found, results, strict=True):
         audit.change("DeleteTopics", "TOPIC", str(topic), result.error_code)

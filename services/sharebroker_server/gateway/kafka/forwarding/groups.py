@@ -14,7 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka import authorization, groups
 from sharebroker_server.gateway.kafka.api import delete_groups, describe_groups, list_groups, offset_fetch
 from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, replaced
+from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, in_order, replaced
 from sharebroker_server.gateway.kafka.forwarding.upstream import GROUP, Upstream, known_code
 from sharebroker_server.gateway.kafka.topics import topic_of
 from sharebroker_server.kafka_wire import messages
@@ -95,12 +95,7 @@ async def _joined(call: Call[Any], topics: Sequence[Any] | None, there: Ask, her
     found = await there(forwarded)
     if found.error_code:
         return found
-    by_key = {_key(topic): topic for topic in found.topics}
-    try:
-        results = [by_key[_key(topic)] for topic in forwarded]
-    except KeyError as missing:
-        message = f"The Kafka cluster returned no offsets of {missing}."
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from None
+    results = in_order(map(_key, forwarded), found.topics, _key)
     own = (await here(others)).topics if others else ()
     return replaced(found, topics=join(results, own))
 

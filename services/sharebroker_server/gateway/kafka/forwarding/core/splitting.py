@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.kafka_wire.schema import Message
 
 M = TypeVar("M", bound=Message)
@@ -118,6 +119,17 @@ def divide(
         [item for item, choice in zip(items, choices, strict=True) if not choice],
         join,
     )
+
+
+def in_order(keys: Iterable[Any], results: Iterable[Any], key: Callable[[Any], Any]) -> list[Any]:
+    """Returns the results in the order of the keys. Raises UNKNOWN_SERVER_ERROR if one is missing."""
+    found = {key(result): result for result in results}
+    try:
+        return [found[one] for one in keys]
+    except KeyError as missing:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The Kafka cluster returned no result for {missing}."
+        ) from None
 
 
 def _topic_key(topic: Message, name: str) -> str:
