@@ -126,11 +126,9 @@ class TopicEncoder:
         return not topic.upstream or self._call.listener.upstream_epoch is None
 
     def _cached(self, topic: Topic) -> bytes | None:
-        return (
-            None
-            if not self._caches(topic)
-            else self._cache.get(self._call.view, self._encoding(topic), topic)
-        )
+        if not self._caches(topic):
+            return None
+        return self._cache.get(self._call.view, self._encoding(topic), topic)
 
     def _encoding(self, topic: Topic) -> Encoding:
         return Encoding(self._call.version, topic_operations(self._call, topic.name))
