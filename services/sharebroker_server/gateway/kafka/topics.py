@@ -88,6 +88,13 @@ def topic_by_id(call: Call, topic_id: str) -> Topic | None:
     return call.gateway.catalog.topic_by_id(topic_id)
 
 
+def upstream_topic(call: Call, name: str, topic_id: str = "") -> Topic | None:
+    """Returns a topic of the upstream cluster by its name or its id; None if it is not there."""
+    catalog = call.gateway.catalog
+    topic = catalog.topic_by_id(topic_id) if topic_id else catalog.topic(name)
+    return topic if topic is not None and topic.upstream else None
+
+
 def each_part(topics: Iterable[tuple[T, Iterable[P]]]) -> Iterator[tuple[T, P | None]]:
     """Yields each topic with None, then with each of its parts: a portion can end between two parts."""
     for topic, parts in topics:

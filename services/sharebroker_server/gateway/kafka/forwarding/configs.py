@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sharebroker_server.catalog.topics import ResourceType, Topic
+from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.gateway.kafka.api import alter_configs, describe_configs, incremental_alter_configs
 from sharebroker_server.gateway.kafka.call import Api, Call
 from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, in_order, replaced
 from sharebroker_server.gateway.kafka.forwarding.upstream import Upstream
+from sharebroker_server.gateway.kafka.topics import upstream_topic
 from sharebroker_server.kafka_wire import messages
 from sharebroker_server.kafka_wire.schema import Message, api_schema
 from sharebroker_server.security import audit
@@ -74,13 +75,6 @@ async def forward(
 async def serve_here(listed: ListedApi, call: Call[Any], items: Sequence[Any]) -> Any:
     """Returns this broker's response to some items of a request."""
     return await listed.api.handle(replace(call, request=replaced(call.request, **{listed.items: items})))
-
-
-def upstream_topic(call: Call[Any], name: str, topic_id: str = "") -> Topic | None:
-    """Returns a topic of the cluster by its name or its id; None if it is not there."""
-    catalog = call.gateway.catalog
-    topic = catalog.topic_by_id(topic_id) if topic_id else catalog.topic(name)
-    return topic if topic is not None and topic.upstream else None
 
 
 def _config_right(operation: AclOperation) -> Callable[[Call[Any], Any], bool]:

@@ -10,10 +10,10 @@ from typing import Any
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.kafka.api import delete_topics
 from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.forwarding.configs import upstream_topic
 from sharebroker_server.gateway.kafka.forwarding.core.splitting import divide, in_order, replaced
 from sharebroker_server.gateway.kafka.forwarding.upstream import Upstream
 from sharebroker_server.gateway.kafka.forwarding.visibility import until_visible
+from sharebroker_server.gateway.kafka.topics import upstream_topic
 from sharebroker_server.kafka_wire import messages
 from sharebroker_server.security import audit
 

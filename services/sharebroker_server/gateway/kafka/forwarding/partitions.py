@@ -17,7 +17,7 @@ from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.kafka.call import Api, Call, for_version
 from sharebroker_server.gateway.kafka.forwarding.core.splitting import Shape, merge, split, without
 from sharebroker_server.gateway.kafka.forwarding.upstream import Upstream, known_code
-from sharebroker_server.gateway.kafka.topics import PORTION, topic_by_id
+from sharebroker_server.gateway.kafka.topics import PORTION, upstream_topic
 from sharebroker_server.kafka_client.cluster import STALE_METADATA
 from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.security.acl import AclOperation, AclResourceType
@@ -57,7 +57,7 @@ async def targets(upstream: Upstream, call: Call[Any], served: LeaderApi) -> lis
         (
             topic
             for requested in getattr(call.request, served.shape.topics)
-            for topic in [_forwarded(call, served, _topic(call, served.shape, requested))]
+            for topic in [_forwarded(call, served, requested)]
             for _ in getattr(requested, served.shape.partitions)
         ),
         PORTION,
@@ -74,15 +74,13 @@ async def targets(upstream: Upstream, call: Call[Any], served: LeaderApi) -> lis
 
 
 def _topic(call: Call[Any], shape: Shape, requested: Any) -> Topic | None:
-    topic_id = getattr(requested, "topic_id", "")
-    if topic_id:
-        return topic_by_id(call, topic_id)
-    return call.gateway.catalog.topic(getattr(requested, shape.name) or "")
+    return upstream_topic(call, getattr(requested, shape.name) or "", getattr(requested, "topic_id", ""))
 
 
-def _forwarded(call: Call[Any], served: LeaderApi, topic: Topic | None) -> Topic | None:
+def _forwarded(call: Call[Any], served: LeaderApi, requested: Any) -> Topic | None:
     """Returns the topic if it is in the upstream cluster, and the client has the right."""
-    if topic is None or not topic.upstream:
+    topic = _topic(call, served.shape, requested)
+    if topic is None:
         return None
     return topic if call.rights.allows(served.operation, AclResourceType.TOPIC, topic.name) else None
 
@@ -142,7 +140,7 @@ async def merged(upstream: Upstream, call: Call[Any], served: LeaderApi, respons
     topics, stale = merge(served.shape, call.request, responses, missing), set()
     for topic, requested in zip(topics, getattr(call.request, served.shape.topics), strict=True):
         found = _topic(call, served.shape, requested)
-        if found is None or not found.upstream:
+        if found is None:
             continue
         results = getattr(topic, served.shape.results)
         results[:] = [without(result, *_HINTS) for result in results]

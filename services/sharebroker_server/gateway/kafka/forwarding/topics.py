@@ -14,10 +14,10 @@ from sharebroker_server.gateway.kafka.forwarding.configs import (
     forward,
     handle_listed,
     serve_here,
-    upstream_topic,
 )
 from sharebroker_server.gateway.kafka.forwarding.upstream import Upstream
 from sharebroker_server.gateway.kafka.forwarding.visibility import until_visible
+from sharebroker_server.gateway.kafka.topics import upstream_topic
 from sharebroker_server.kafka_wire import messages
 from sharebroker_server.kafka_wire.encoder import EncodedArray
 from sharebroker_server.kafka_wire.frames import codec_of
