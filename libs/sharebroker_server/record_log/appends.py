@@ -257,16 +257,11 @@ class Group:
     __slots__ = ("_outcomes", "batches", "draft", "log_append_ms", "now_ms", "offset", "records_end")
 
     def __init__(
-        self,
-        draft: Draft,
-        offset: int,
-        now_ms: int,
-        log_append_ms: int | None,
-        records_end: int | None = None,
+        self, draft: Draft, offset: int, now_ms: int, log_append_ms: int | None, records_end: int
     ) -> None:
         self.draft = draft
         self.offset = offset
-        self.records_end = offset if records_end is None else records_end
+        self.records_end = records_end
         self.now_ms = now_ms
         self.log_append_ms = log_append_ms
         self.batches: list[StoredBatch] = []
