@@ -34,7 +34,6 @@ from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.authentication import SaslSettings
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
-from sharebroker_server.gateway.kafka.forwarding.table import pass_to
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.kafka.throttling import ClientThrottle
 from sharebroker_server.gateway.metrics import gateway_families
@@ -348,6 +347,9 @@ def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> N
     sasl = None if authenticator is None else SaslSettings.of(authenticator, base.settings.config)
     listener = KafkaListener(context, brokers, APIS, sasl=sasl)
     if base.settings.proxy and base.upstream is not None:
+        # Imported here: other servers start without these modules.
+        from sharebroker_server.gateway.kafka.forwarding.table import pass_to
+
         pass_to(base.upstream, listener)
     listener.throttle = ClientThrottle(context.quotas)
     server.open(listener, base.settings.config)
